@@ -24,6 +24,10 @@ PAGES: Final = {
     "README.md": "index.md", "examples/README.md": "examples.md", "ARCHITECTURE.md": "architecture.md",
     "CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md", "SECURITY.md": "threats.md",
 }  # fmt: skip
+# Pages that mention everything: in a search they come after those that are about it
+_LATER: Final = re.compile(
+    "reference/|architecture|changelog|comparison|contributing|examples|first-hour|production|protocol|threats"
+)
 _LINK: Final = re.compile(r"(\]\()([^)\s]+)(\))")
 
 
@@ -50,6 +54,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Rewrite the links of a page; drawings become text, because their library is on the network."""
     del config, files
+    if _LATER.match(page.file.src_uri):
+        page.meta["search"] = {"boost": 0.3}
     source, folder = _source_of(page.file.src_uri), posixpath.dirname(page.file.src_uri)
 
     def rewrite(match: re.Match[str]) -> str:

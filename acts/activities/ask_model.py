@@ -24,15 +24,16 @@ from typing import Any, Final
 
 from temporalio import activity
 from temporalio.common import RawValue
-from temporalio.exceptions import ApplicationError
+from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
 from acts.activities.engine_activities import encode_result, heartbeat, send_record
 from acts.activities.model_context import ContextReader, PromptContext, build_planner_request, query_run, room_of
-from acts.activities.models import select, words
-from acts.activities.models.endpoints import max_output_tokens, price_per_token
-from acts.activities.models.interface import ModelError, ModelRequest, ModelResponse, ModelTurn, PromptBlock
+from acts.activities.models import request_batches, select, words
+from acts.activities.models.endpoints import lacks_batches, max_output_tokens, price_per_token
+from acts.activities.models.interface import BatchItem, ModelError, ModelRequest, ModelResponse, ModelTurn, PromptBlock
 from acts.activities.patience import BREAKS, FAIL_OVER, OUTAGES, RequestLog, format_seconds
 from acts.language import wire
+from acts.language.config import BATCH_PRICE
 from acts.language.errors import TooComplex, truncate
 from acts.language.schemas import Checker
 from acts.language.strict_json import json_size
@@ -96,8 +97,7 @@ async def ask_model(request: dict[str, Any]) -> RawValue:
         stream = CallStream(*key, question.tick, info.attempt, question.token)
     # A run may take long to be replayed, and providers think for minutes before the first word
     async with heartbeat(log.to_details):
-        context = await _contexts.read(activity.client(), source, question.tick - 1)
-        asker = _Asker(question, context, log, stream)
+        asker = _Asker(question, log, stream)
         try:
             async with stream.reporting() if stream else contextlib.nullcontext():
                 result = _encode(await asker.ask_models(), log)
@@ -210,7 +210,6 @@ class _Asker:
     """One attempt at a question. ``log`` has what the attempts before it know."""
 
     _question: ModelQuestion
-    _context: PromptContext
     _log: RequestLog
     _stream: CallStream | None
 
@@ -223,14 +222,22 @@ class _Asker:
         answers now. ``retryAfter`` is the pause before the next attempt.
         """
         log, models = self._log, list(dict.fromkeys((self._question.model, *self._question.fallbackModels)))
+        context: PromptContext | None = None
         while True:
             model = models[min(len(log.failures), len(models) - 1)]
             own = self._question.model_copy(update={"model": model})
             try:
-                request, read_answer = build_task(own, self._context, await asyncio.to_thread(room_of, model))
+                if log.batch is not None:  # before anything is read for a request that waits
+                    await request_batches.check_ended(log.batch)
+                source, ticks = self._question.source, self._question.tick - 1
+                context = context or await _contexts.read(activity.client(), source, ticks)
+                request, read_answer = build_task(own, context, await asyncio.to_thread(room_of, model))
                 result = await self._ask_until_usable(own, request, read_answer)
             except ModelError as error:
                 if self._has_started:
+                    raise
+                if error.code == wire.BATCHED:
+                    log.planned, log.waiting = log.planned + 1, error.message
                     raise
                 reason = log.plan_retry(error, self._question.patience)
                 if reason is None:
@@ -263,7 +270,7 @@ class _Asker:
         while True:
             response: ModelResponse | None = None
             try:
-                response = await _send(question.model, request, on_call)
+                response = await self._answer(question, request, on_call)
                 result = read_answer(response)
             except ModelError as error:
                 log.add(response or error)
@@ -280,6 +287,21 @@ class _Asker:
                 log.add(response)
                 return result
 
+    async def _answer(
+        self, question: ModelQuestion, request: ModelRequest, on_call: Callable[[int, Any], None] | None
+    ) -> ModelResponse:
+        """One answer, which may wait in a batch; after an unusable one nobody waits for another batch."""
+        log, info, model = self._log, activity.info(), question.model
+        if not question.batch or log.answers or lacks_batches(model):
+            return await _send(model, request, on_call)
+        if log.batch is None:
+            name = f"{info.workflow_run_id}/{info.activity_id}#{info.attempt}"
+            log.batch = await request_batches.submit(model, request, name)
+            log.is_reported |= await report_batch(question, log.batch)
+            raise request_batches.waiting(log.batch)
+        outcome, item, log.batch = await request_batches.take_outcome(log.batch), log.batch, None
+        return await request_batches.read_answer(item, request, outcome)
+
     def _next_request(self, request: ModelRequest, error: ModelError, *, is_first: bool) -> ModelRequest | None:
         """The request after an unusable answer: with a higher cap, or (once) with the fault. None: no further request.
 
@@ -287,8 +309,9 @@ class _Asker:
         """
         question, log = self._question, self._log
         reserved, used = question.reserved, log.usage.inputTokens + log.usage.outputTokens
+        times = 1 + (1 / BATCH_PRICE if question.batch else 1)  # what one more comes to: it is asked directly
         fits = (reserved.tokens is None or 2 * used <= reserved.tokens) and (
-            reserved.cost is None or 2 * (log.usage.cost or 0.0) <= reserved.cost
+            reserved.cost is None or times * (log.usage.cost or 0.0) <= reserved.cost
         )
         answers_left = wire.MAX_UNUSABLE_ANSWERS if question.answersLeft is None else question.answersLeft
         if not (fits and question.mayRepair and log.answers < answers_left) or self._has_started:
@@ -324,6 +347,8 @@ class _Asker:
             {"usage": log.usage.to_json(), **error.details},
             type=error.code,
             non_retryable=not error.retryable,
+            # A wait is neither logged nor counted as a failure
+            category=ApplicationErrorCategory["BENIGN" if error.code == wire.BATCHED else "UNSPECIFIED"],
             next_retry_delay=None if error.retryAfter is None else timedelta(seconds=error.retryAfter),
         ) from None
 
@@ -428,12 +453,27 @@ async def report_wait(question: ModelQuestion, model: str, reason: str, seconds:
     if seconds < LEAST_SECONDS:
         return False
     if _reported_until.get(key, 0.0) < now + seconds / 2:
-        _reported_until[key] = now + seconds
-        if len(_reported_until) > _MAX_RUNS:
-            del _reported_until[next(iter(_reported_until))]
+        _remember(key, now + seconds)
         until = datetime.fromtimestamp(now + seconds, UTC).isoformat(timespec="seconds")
         await send_wait(question, round(seconds, 1), model=model, reason=reason, nextTry=until)
     return True
+
+
+async def report_batch(question: ModelQuestion, item: BatchItem) -> bool:
+    """Report that requests of a tree of runs wait in a batch, once for each; True where this one did it."""
+    key = question.root or activity.info().workflow_id or "", item.batch
+    if key in _reported_until or request_batches.MAX_AGE_SECONDS < LEAST_SECONDS:
+        return False
+    _remember(key, item.since + request_batches.MAX_AGE_SECONDS)
+    reason = f"a batch, which takes up to a day ({item.batch})"
+    await send_wait(question, request_batches.MAX_AGE_SECONDS, model=item.model, reason=reason)
+    return True
+
+
+def _remember(key: tuple[str, str], until: float) -> None:
+    _reported_until[key] = until
+    if len(_reported_until) > _MAX_RUNS:
+        del _reported_until[next(iter(_reported_until))]
 
 
 async def send_wait(question: ModelQuestion, seconds: float = 0, **fields: Any) -> None:

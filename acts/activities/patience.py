@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from pydantic import TypeAdapter, ValidationError
 
-from acts.activities.models.interface import ModelError, ModelResponse
+from acts.activities.models.interface import BatchItem, ModelError, ModelResponse
 from acts.language.config import Usage
 
 # A provider without capacity; the same request may succeed later. Code: the reason in a word or two
@@ -72,7 +72,8 @@ class RequestLog:
 
     ``outage_since`` is the Unix time at which the present model first failed for want of capacity. ``planned`` counts
     the retries that this activity asked for, ``broken`` those after an answer that broke off. ``answers`` counts
-    unusable answers, ``cap`` is the cap that follows a truncated answer, in tokens. ``waiting`` is for people.
+    unusable answers, ``cap`` is the cap that follows a truncated answer, in tokens. ``batch`` is where the request
+    waits, ``waiting`` is for people.
     """
 
     usage: Usage = field(default_factory=Usage)
@@ -83,6 +84,7 @@ class RequestLog:
     broken: int = 0
     answers: int = 0
     cap: int | None = None
+    batch: BatchItem | None = None
     waiting: str = ""
     is_reported: bool = False
 
@@ -119,6 +121,7 @@ class RequestLog:
     def fail_over(self, model: str, reason: str) -> None:
         self.failures.append(f"{model}: {reason}")
         self.note(f"{model} was given up for another model: {reason}")
+        self.batch = None
         self.end_outage()
 
     def plan_retry(self, error: ModelError, patience: float) -> str | None:

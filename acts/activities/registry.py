@@ -40,7 +40,7 @@ from temporalio.exceptions import ApplicationError
 from acts.activities.engine_activities import encode_result, heartbeat, miss
 from acts.activities.mcp.server_tools import VARIABLE, activity_of, read_answer, read_config
 from acts.activities.mcp.servers import McpServers
-from acts.activities.models.endpoints import highest_price
+from acts.activities.models.endpoints import highest_price, lacks_batches
 from acts.activities.plan_folders import NamedPlan, find_plan, plan_tools, plans_from_environment
 from acts.activities.shipped_tools import shipped_tools
 from acts.language import wire
@@ -116,14 +116,15 @@ class Registry:
     async def look_up(self, request: dict[str, Any]) -> dict[str, Any]:
         """The activity ``acts.registry``; its result is recorded in history.
 
-        {"tools"?: [names], "activities"?: [names], "asks"?: true, "model"?: "provider:name", "otherModels"?: [names]}
+        {"tools"?: [names], "activities"?: [names], "asks"?: true, "model"?: "provider:name", "otherModels"?: [names],
+         "batch"?: [models]}
         → {"tools": {name: schema | null}, "served": [names], "unavailable"?: {name: reason},
-           "asks"?: [names], "price"?: {"input", "output"} | null}
+           "asks"?: [names], "price"?: {"input", "output"} | null, "direct"?: [models]}
 
         ``served`` are those of ``activities`` that this worker has, and the Activities of the ``tools``. ``price``
         answers ``model``: US dollars per token, null where no price list has the model. Where a Tool is missing,
         ``tools`` also names the others, without their schemas; ``unavailable`` says why an MCP server offers none, or
-        that a function of that name is no Tool.
+        that a function of that name is no Tool. ``direct`` are those of ``batch`` whose endpoint has no batches.
         """
         names, tools = request.get("tools", []), self.tools
         remote, unavailable = await self.servers.find_tools(n for n in names if n not in tools)
@@ -140,6 +141,8 @@ class Registry:
             **({"unavailable": unavailable} if unavailable else {}),
             **({"asks": asks} if asks else {}),
         }
+        if direct := list(filter(lacks_batches, request.get("batch", ()))):
+            result["direct"] = direct
         if "model" in request:
             models = (request["model"], *request.get("otherModels", ()))
             result["price"] = await asyncio.to_thread(highest_price, models)

@@ -4,8 +4,8 @@
 run nothing: no query, no signal, no update; the server is asked for histories alone, by long polls of who follows.
 
 *The order of a tree.* Its histories grow side by side, and are joined by the times of their events. So an event is
-passed on once each open run has been read up to a moment after it, and no child before it is about to start: an ended
-tree then yields the same order as one that was followed.
+passed on once each open run has been read up to a moment after it, no child before it is about to start, and no
+decision before it has no answer: an ended tree then yields the same order as one that was followed.
 
 *Resets and continue-as-new.* A run is read with the runs that it continues. Of one that was reset, what came before the
 reset is read once; a follower is told ``runReset`` and gets what comes instead of the rest.
@@ -56,6 +56,8 @@ _CONTINUED: Final = 1  # by the workflow itself: CONTINUE_AS_NEW_INITIATOR_WORKF
 _GONE: Final = (RPCStatusCode.NOT_FOUND, RPCStatusCode.INVALID_ARGUMENT)
 _LATER: Final = (RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED)
 _FOREVER: Final = 1 << 63
+_SLACK: Final = 10_000_000  # µs between the clocks of the server's parts, and what is read late …
+_SKEW: Final = 60_000_000  # … and between its clocks and ours
 _RUN_ENDS: Final = ("workflow_execution_completed_event_attributes", "workflow_execution_failed_event_attributes")
 
 
@@ -158,9 +160,10 @@ class HistoryTree:
         return history
 
     def _take(self, until: int) -> list[RunEvent]:
-        """The events up to this time that no child which is about to start may come before, in order."""
+        """The events up to this time that no event which is still to be read may come before, in order."""
+        now = max(self._newest - _SLACK, time.time_ns() // 1000 - _SKEW)
         views = (history.view for history in self._open_histories())
-        until = min(until, *(time - 1 for view in views for time in view.starting.values()), _FOREVER)
+        until = min(until, *(view.held_from(now, _FOREVER) - 1 for view in views), _FOREVER)
         events = sorted((e for e in self._buffer if e.order[0] <= until), key=lambda event: event.order)
         self._buffer = [event for event in self._buffer if event.order[0] > until]
         return events

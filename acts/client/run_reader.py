@@ -486,7 +486,8 @@ async def _as_server_sees(run: RunReader, calls: Sequence[Mapping[str, Any]]) ->
 
 async def activity_facts(run: RunReader, item: PendingActivityInfo) -> dict[str, Any]:
     """``{state, taskQueue}`` until a worker takes the first attempt; then ``{state, attempt?, lastFailure?, nextTry?,
-    seconds?, worker?}``: ``seconds`` of an attempt that runs long, and the worker that had it last.
+    seconds?, worker?}``: ``seconds`` of an attempt that runs long, and the worker that had it last; ``reason`` of one
+    that waits in a batch.
     """
     from temporalio.exceptions import ServerError
 
@@ -497,6 +498,8 @@ async def activity_facts(run: RunReader, item: PendingActivityInfo) -> dict[str,
         if isinstance(failure, ServerError) and failure.__cause__ is not None:  # the server has cut a large one
             failure = failure.__cause__
         text, type_ = getattr(failure, "message", None) or str(failure), getattr(failure, "type", None)
+        if type_ == wire.BATCHED:
+            return {"state": "running", "reason": text}
         text = f"[{type_}] {text}" if isinstance(type_, str) else text
         facts = {"state": "running", "attempt": item.attempt, "lastFailure": text, "worker": item.last_worker_identity}
         is_waiting = item.state == PENDING_ACTIVITY_STATE_SCHEDULED

@@ -30,9 +30,11 @@ MAX_QUEUE: Final = 200
 MAX_SECONDS: Final = 10 * 365 * 86400.0
 # How long a run waits for an overloaded model unless its Request says otherwise: most outages are shorter
 DEFAULT_PATIENCE_SECONDS: Final = 3600.0
+# A request in a batch costs this part of its price, at either provider
+BATCH_PRICE: Final = 0.5
 # Settings of ``Config`` about models: a child has those of its parent, unless it sets them itself
 MODEL_SETTINGS: Final = (
-    "model", "latentModel", "fallbackModels", "patience", "effort", "temperature", "maxOutputTokens",
+    "model", "latentModel", "fallbackModels", "models", "patience", "effort", "temperature", "maxOutputTokens",
 )  # fmt: skip
 _COUNTS: Final = ("requests", "inputTokens", "outputTokens", "cachedTokens", "reasoningTokens")
 # What the server allows (limit.maxIDLength)
@@ -278,6 +280,17 @@ class ToolSearch(_Closed):
     search: int | None = Field(default=None, ge=0)
 
 
+class ModelUse(_Closed):
+    """``batch``: latent Calls wait in the providers' batches, for up to a day and at half the price."""
+
+    batch: bool = False
+
+    @property
+    def price(self) -> float:
+        """The part of its model's price that the request of a latent Call costs."""
+        return BATCH_PRICE if self.batch else 1.0
+
+
 class Config(_Closed):
     """``config`` of a Request. Every key is optional.
 
@@ -292,6 +305,7 @@ class Config(_Closed):
     model: str | None = None
     latentModel: str | None = None
     fallbackModels: Strings = ()
+    models: ModelUse = ModelUse()
     patience: Duration = DEFAULT_PATIENCE_SECONDS
     effort: Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"] | None = None
     temperature: float | None = Field(default=None, ge=0)
@@ -339,7 +353,7 @@ class Config(_Closed):
         return self.latentModel or self.model
 
     @property
-    def models(self) -> tuple[str, ...]:
+    def model_names(self) -> tuple[str, ...]:
         names = (self.model, self.latentModel, *self.fallbackModels)
         return tuple(dict.fromkeys(name for name in names if name))
 
@@ -388,7 +402,7 @@ def settings_problems(error: ValidationError, model: type[BaseModel], *at: str |
     """The Problems of a ValidationError of ``model``; ``at`` is the place of the settings in the Request."""
     problems = []
     nested: dict[Any, type[BaseModel]] = {"retry": Retry, "approve": Approve, "budget": Budget, "resume": Resume,
-              "rules": Rule, "escalate": Escalation}  # fmt: skip
+              "rules": Rule, "escalate": Escalation, "tools": ToolSearch, "models": ModelUse}  # fmt: skip
     for item in error.errors(include_url=False, include_input=False)[:MAX_PROBLEMS_REPORTED]:
         # pydantic names the branch of a union in the location, which is no key of the settings
         place = [t for t in item["loc"] if not str(t).startswith(("function-", "literal[", "tuple["))]

@@ -137,6 +137,7 @@ NOT_RUN: Final = "notRun"
 INVALID_SOLUTION: Final = "invalidSolution"
 # An answer whose Calls had started, and that nobody reads to its end any more
 INTERRUPTED: Final = "modelInterrupted"
+BATCHED: Final = "modelBatched"  # no failure: the request waits in a batch of the provider
 UNRESOLVED: Final = "UnresolvedReference"
 SCHEMA_MISMATCH: Final = "SchemaMismatch"
 BAD_RESULT: Final = "badResult"  # what a Call returned does not fit: its effect may have happened

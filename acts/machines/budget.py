@@ -82,14 +82,20 @@ def latent_request_size(
     """The size of the largest of these requests of latent Calls: each is shown the context, and parts of its own."""
     largest = int(max(shown_bytes(call, MAX_NAMED_BYTES) for call in calls))
     prompt_bytes = request_estimate.estimate_prompt_bytes(context_bytes + largest, 0, latent=True)
-    return request_size(config, price, prompt_bytes)
+    return request_size(config, latent_price(config, price), prompt_bytes)
+
+
+def latent_price(config: Config, price: Price | None) -> Price | None:
+    """The price of a latent Call's request, where ``price`` is that of the model."""
+    part = config.models.price
+    return None if price is None else (part * price[0], part * price[1])
 
 
 def request_size(config: Config, price: Price | None, prompt_bytes: int, least_cap: int | None = None) -> RequestSize:
     """The size of a request; its cap is ``least_cap`` or more, where an answer before it was cut."""
     cap = _cap(config, least_cap)
     # Of the models that may be asked, the one that makes the most tokens of a text
-    model = min(config.models, key=request_estimate.bytes_per_token, default="")
+    model = min(config.model_names, key=request_estimate.bytes_per_token, default="")
     least = request_estimate.estimate_request(model, prompt_bytes, min(cap, LEAST_OUTPUT_TOKENS), price)
     most = request_estimate.estimate_request(model, prompt_bytes, cap, price)
     return RequestSize(least.tokens, most.tokens, least.cost or 0.0, most.cost or 0.0)

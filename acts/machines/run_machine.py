@@ -182,8 +182,8 @@ class ModelWaits:
         notes = []
         for run, wait in self._by_run.items():
             who = "" if run == own else f"{run.removeprefix(own + '/')}: "
-            when = f"next try in {round(wait.seconds)} s ({wait.nextTry[11:19]} UTC)"
-            text = f"{who}waiting for the model: {wait.reason}, {when}, {wait.model}"
+            when = f"next try in {round(wait.seconds)} s ({wait.nextTry[11:19]} UTC), " if wait.nextTry else ""
+            text = f"{who}waiting for the model: {wait.reason}, {when}{wait.model}"
             notes.append(truncate(text, MAX_NOTE))
         more = [f"{len(notes) - _MAX_SHOWN} more runs wait for the model"] if len(notes) > _MAX_SHOWN else []
         return [*notes[:_MAX_SHOWN], *more]

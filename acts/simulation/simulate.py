@@ -252,12 +252,12 @@ def _estimate_plan(prepared: ValidatedPlan, dry: DryRuns, price: Price | None, l
         )
         for kind in ("latent", "delegate")
     )  # fmt: skip
-    model = prepared.request.config.model
-    each = 0.0 if not requests["max"] else price(model) if price and model else None
+    config = prepared.request.config
+    each = 0.0 if not requests["max"] else price(config.latent_model) if price and config.latent_model else None
     return {
         "requests": requests,
         "delegates": delegates,
-        "cost": None if each is None else {k: round(n * each, 6) for k, n in requests.items()},
+        "cost": None if each is None else {k: round(n * config.models.price * each, 6) for k, n in requests.items()},
     }
 
 

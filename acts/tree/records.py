@@ -262,6 +262,7 @@ class ModelQuestion(BaseModel, frozen=True):
     call: dict[str, Any] = {}
     paths: tuple[str, ...] = ()
     scoped: Json = None
+    batch: bool = False  # its request waits in a batch of the provider
 
     @property
     def is_planning(self) -> bool:

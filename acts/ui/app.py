@@ -12,7 +12,7 @@ import asyncio
 import json
 import secrets
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any, Final
@@ -36,7 +36,8 @@ from acts.client.event_feeds import EventFeeds, WatchRefused
 from acts.client.run_decisions import send_decision
 from acts.client.run_reader import RunReader
 from acts.language.errors import ActsError, DecisionRefused, visible
-from acts.language.wire import ANSWER, APPROVE, EDIT, GRAPH, REJECT
+from acts.language.values import ABSENT, is_equal
+from acts.language.wire import ANSWER, APPROVE, EDIT, GRAPH, REJECT, UNDO
 from acts.tree.decisions import FORM, Decision, check_who
 from acts.ui import runs
 from acts.ui.access import Access, Guard, Visitor, check_csrf
@@ -51,8 +52,9 @@ from acts.ui.cards import (
     read_card,
     read_inbox,
     value_text,
+    written_call,
 )
-from acts.ui.forms import answer_fields, differences, form_fields, read_answer, read_call
+from acts.ui.forms import NOTHING, answer_fields, differences, form_fields, read_answer, read_call, show_sent
 from acts.views.plan_svg import as_file
 from acts.views.run_events import EventFilter, EventsRefused
 
@@ -63,7 +65,9 @@ MAX_BODY: Final = 4 * 1024 * 1024  # of a request; a run takes 2 MiB
 LOOK_SECONDS: Final = 2.0  # how often what waits is compared for those who watch
 BEAT_SECONDS: Final = 15.0  # proxies close a connection that is silent for half a minute or more
 BULK: Final = 16  # decisions in flight: each is a task for a worker
+CHANGED: Final = "this has changed since you were shown it, so nothing was sent. Look at what waits now"
 QUESTION: Final = "Question before a decision: "  # how a rejection begins that asks back
+WORDS: Final = {APPROVE: "Approved", REJECT: "Rejected", EDIT: "Changed", ANSWER: "Answered", UNDO: "Undone"}
 FOLDED: Final = 4_000  # characters of a value that a page folds, and says so
 _CONFLICT: Final = 409
 _STREAM: Final = {"Content-Type": "text/event-stream", "X-Accel-Buffering": "no"}
@@ -79,7 +83,7 @@ def environment() -> Environment:
         loader=FileSystemLoader(HERE / "templates"), autoescape=select_autoescape(default=True), finalize=show,
         trim_blocks=True, lstrip_blocks=True,
     )  # fmt: skip
-    own.globals |= {"folded": FOLDED, "link": link, "question": QUESTION}
+    own.globals |= {"folded": FOLDED, "link": link, "question": QUESTION, "words": WORDS}
     own.filters |= {"value": value_text, "answer": answer_text}
     return own
 
@@ -213,14 +217,19 @@ class Pages:
     # -- cards -----------------------------------------------------------------------------------------
 
     async def card(self, request: Request) -> Response:
-        return await self._card(request, *_which(request.query_params))
+        return await self._card(request, request.query_params)
 
-    async def _card(self, request: Request, run: str, token: str, status: int = 200, **more: Any) -> Response:
-        card = await read_card(self.client, run, token)
-        more = {"notice": "", "reason": "", "sent": {}, **more}
+    async def _card(
+        self, request: Request, which: Mapping[str, Any], status: int = 200, sent: Mapping[str, Any] = NOTHING,
+        problems: Sequence[str] = (), **more: Any,
+    ) -> Response:  # fmt: skip
+        card = await read_card(self.client, *_which(which))
         form = _form_of(card.wait)
-        fields = None if form is None else answer_fields(form, more["sent"])
-        return self._page(request, "card.html", status, card=card, wait=card.wait, fields=fields, **more)
+        fields, rest = show_sent([] if form is None else answer_fields(form), sent, problems)
+        notice = f"nothing was sent: {'; '.join(rest) or 'look at the fields'}" if problems else ""
+        more = {"notice": notice, "reason": "", **more}
+        more["fields"] = None if form is None else fields
+        return self._page(request, "card.html", status, card=card, wait=card.wait, **more)
 
     async def answer(self, request: Request) -> Response:
         """Check and send what a person has filled in."""
@@ -233,13 +242,10 @@ class Pages:
             return JSONResponse({"problems": problems, "output": output})
         try:
             if not problems:
-                await self._send(target, visitor, ANSWER, "", {"output": output})
+                return await self._send(target, visitor, ANSWER, "", {"output": output})
         except (ClientError, StaleError) as error:
             problems = [str(error)]
-        if problems:
-            notice = f"nothing was sent: {'; '.join(problems)}"
-            return await self._card(request, target["run"], target["wait"], _CONFLICT, notice=notice, sent=sent)
-        return RedirectResponse(link("/card", run=target["run"], wait=target["wait"]), 303)
+        return await self._card(request, target, _CONFLICT, sent, problems)
 
     async def decide(self, request: Request) -> Response:
         form, visitor = await self._form(request)
@@ -248,17 +254,18 @@ class Pages:
         if word == "ask":
             word, reason = REJECT, f"{QUESTION}{reason}" if reason.strip() else ""
         try:
-            await self._send(target, visitor, word, reason)
+            return await self._send(target, visitor, word, reason)
         except (ClientError, StaleError) as error:
-            return await self._card(request, target["run"], target["wait"], _CONFLICT, notice=str(error), reason=reason)
-        return RedirectResponse(link("/card", run=target["run"], wait=target["wait"]), 303)
+            return await self._card(request, target, _CONFLICT, notice=str(error), reason=reason)
 
     async def _send(
         self, target: Mapping[str, Any], visitor: Visitor, word: str, reason: str, content: dict[str, Any] | None = None
-    ) -> None:
-        """Send a decision about what was shown. StaleError: something else waits by now; nothing is sent."""
+    ) -> Response:
+        """Send a decision about what was shown; leads to its card. StaleError: something else waits by now."""
         reader, wait = await find_wait(self.client, target["run"], target["wait"])
         await self._send_to(reader, wait, target, visitor, word, reason, content)
+        at = wait.approval.workflow_id if wait is not None else ""
+        return RedirectResponse(link("/card", run=target["run"], wait=target["wait"], at=at), 303)
 
     async def _send_to(
         self, reader: RunReader, wait: Wait | None, target: Mapping[str, Any], visitor: Visitor, word: str, reason: str,
@@ -272,7 +279,7 @@ class Pages:
             raise StaleError("this waits no longer; nothing was sent")
         approval = wait.approval
         if (approval.version, approval.subject) != (target["version"], target["subject"]):
-            raise StaleError("this has changed since you were shown it, so nothing was sent. Look at what waits now")
+            raise StaleError(CHANGED)
         if not wait.is_decidable and word != EDIT:
             raise ClientError("this cannot be decided here", "its page says why")
         if wait.is_signed:  # the one case in which a name is not the visitor's: who signed is proven
@@ -285,29 +292,29 @@ class Pages:
             except DecisionRefused as error:
                 raise ClientError(str(error), "nothing was sent") from None
         decision = Decision.model_construct(
-            decision=word,
-            by=visitor.name,
-            reason=reason.strip() or None,
-            version=approval.version,
+            decision=word, by=visitor.name, reason=reason.strip() or None, version=approval.version,
             subject=approval.subject,
-        )
+        )  # fmt: skip
         await send_decision(reader, decision, approval, content=content)
         self._shared.forget()
 
     async def change(self, request: Request) -> Response:
-        run, token = _which(request.query_params)
-        card = await read_card(self.client, run, token)
+        card = await read_card(self.client, *_which(request.query_params))
         return self._change(request, card, request.query_params.get("call", ""))
 
-    def _change(self, request: Request, card: Card, call: str, status: int = 200, **more: Any) -> Response:
+    def _change(
+        self, request: Request, card: Card, call: str, status: int = 200, sent: Mapping[str, Any] = NOTHING,
+        problems: Sequence[str] = (), **more: Any,
+    ) -> Response:  # fmt: skip
         if card.wait is None or not card.wait.is_editable:
             raise ClientError("this cannot be changed here", "it waits no longer, or takes no edit")
         name = call or card.wait.approval.call or ""
-        before = _call_of(card, name)
-        tool = card.tools.get(name.partition(":")[2])
-        more = {"new": None, "rows": [], "problems": [], "note": "", **more}
-        fields = list(form_fields(more["new"] or before, tool))
-        return self._page(request, "change.html", status, card=card, wait=card.wait, call=name, fields=fields, **more)
+        before, more = _call_of(card, name), {"new": None, "rows": [], "note": "", **more}
+        new = more["new"] or before
+        known = {k: v for k, v in card.known(name, before).items() if is_equal(new.get(k, ABSENT), before[k])}
+        fields, rest = show_sent(form_fields(new, card.tools.get(name.partition(":")[2]), known), sent, problems)
+        more |= {"call": name, "fields": fields, "problems": rest}
+        return self._page(request, "change.html", status, card=card, wait=card.wait, **more)
 
     async def send_change(self, request: Request) -> Response:
         """Check what was typed, show the difference, and send it, in three steps of one form."""
@@ -319,17 +326,20 @@ class Pages:
         if step == "send":
             new = _read_json(str(form.get("new")))
             try:
-                await self._send(target, visitor, EDIT, note, {"call": call, "with": new})
+                return await self._send(target, visitor, EDIT, note, {"call": call, "with": new})
             except (ClientError, StaleError) as error:
                 texts = [problem.text() for problem in getattr(error, "problems", ())] or [str(error)]
                 return self._change(request, card, call, _CONFLICT, new=new, problems=texts, note=note)
-            return RedirectResponse(link("/card", run=target["run"], wait=target["wait"]), 303)
-        new, problems = read_call(before, tool, dict(form))
+        if card.wait is None or card.wait.approval.subject != target["subject"]:
+            raise StaleError(CHANGED)
+        known = card.known(call, before)
+        new, problems = read_call(before, tool, dict(form), known)
         if step == "check":
             return JSONResponse({"problems": problems})
-        rows = differences(before, new)
-        problems = problems or ([] if rows else ["nothing was changed"])
-        return self._change(request, card, call, new=new, rows=[] if problems else rows, problems=problems, note=note)
+        rows = differences(before, new, known)
+        if problems := problems or ([] if rows else ["nothing was changed"]):
+            return self._change(request, card, call, sent=form, problems=problems, note=note)
+        return self._change(request, card, call, new=new, rows=rows, note=note)
 
     # -- runs ------------------------------------------------------------------------------------------
 
@@ -354,25 +364,21 @@ class Pages:
         return RedirectResponse(link("/run", id=next_id), 303)
 
     async def fork(self, request: Request) -> Response:
-        fork = await runs.read_fork(
-            self.client, request.query_params.get("id", ""), request.query_params.get("call", "")
-        )
+        query = request.query_params
+        fork = await runs.read_fork(self.client, query.get("id", ""), query.get("call", ""))
         return self._fork(request, fork, secrets.token_hex(3))
 
     def _fork(self, request: Request, fork: runs.Fork, token: str, status: int = 200, **more: Any) -> Response:
-        more = {"new": fork.written, "problems": [], **more}
-        fields = form_fields(more["new"], fork.tool)
-        return self._page(request, "fork.html", status, fork=fork, token=token, fields=fields, **more)
+        fields, rest = show_sent(form_fields(fork.written, fork.tool), more.get("sent", {}), more.get("problems", ()))
+        return self._page(request, "fork.html", status, fork=fork, token=token, fields=fields, problems=rest)
 
     async def start_fork(self, request: Request) -> Response:
         form, _ = await self._form(request)
-        fork, token = (
-            await runs.read_fork(self.client, str(form.get("id")), str(form.get("call"))),
-            str(form.get("token")),
-        )
+        fork = await runs.read_fork(self.client, str(form.get("id")), str(form.get("call")))
+        token = str(form.get("token"))
         new, problems = read_call(fork.written, fork.tool, dict(form))
         if problems:
-            return self._fork(request, fork, token, _CONFLICT, new=new, problems=problems)
+            return self._fork(request, fork, token, _CONFLICT, sent=form, problems=problems)
         return RedirectResponse(link("/run", id=await runs.start_fork(fork, new, token)), 303)
 
     async def all_runs(self, request: Request) -> Response:
@@ -484,8 +490,8 @@ async def _body(request: Request) -> bytes:
     return await request.body()
 
 
-def _which(query: Mapping[str, str]) -> tuple[str, str]:
-    return query.get("run", ""), query.get("wait", "")
+def _which(query: Mapping[str, Any]) -> tuple[str, str, str]:
+    return query.get("run", ""), query.get("wait", ""), str(query.get("at", ""))
 
 
 def _read_json(text: str) -> dict[str, Any]:
@@ -510,8 +516,6 @@ def _read_seen(text: str) -> dict[str, Any]:
 
 def _call_of(card: Card, name: str) -> dict[str, Any]:
     """The Call to change, as it is written."""
-    number = name.partition(":")[0]
-    at = int(number) - 1 if number.isdecimal() else -1
-    if not 0 <= at < len(card.plan) or not isinstance(card.plan[at], dict):
+    if not (call := written_call(card.plan, name)):
         raise ClientError(f"the plan that waits has no call {name!r}", "open its card again")
-    return dict(card.plan[at])
+    return call

@@ -20,9 +20,9 @@ from temporalio.client import Client
 from acts.client.client_errors import ClientError
 from acts.client.run_decisions import call_position
 from acts.client.run_reader import EDITABLE, WITH, RunReader, add_parameters, read_pending, read_record
-from acts.language.errors import ActsError, shell
+from acts.language.errors import ActsError, shell, truncate
 from acts.language.messages import Data, Instruction, SetData, parse_message
-from acts.language.references import Literal, Path, parse
+from acts.language.references import Path, parse_output, paths, resolve_references
 from acts.language.tools import Tool, hint_words
 from acts.language.values import ABSENT, Json, is_equal
 from acts.language.wire import AGENT, ANSWER
@@ -38,7 +38,7 @@ PATIENCE: Final = 1  # … or so many times what it took: 1,000 waits take secon
 MAX_WAITS: Final = 2_000  # that the inbox reads
 MAX_SUMMARIES: Final = 10_000
 PROVENANCE_SECONDS: Final = 5.0  # a card is shown without sources rather than late
-_FOUR_WORDS: Final = 4
+_FEW: Final = 4
 _WORD: Final = 60
 
 
@@ -96,16 +96,15 @@ class Wait:
         if isinstance(plan := content.get("plan"), list):
             return ", ".join(str(call.get("_tool")) for call in plan if isinstance(call, dict))[: 2 * _WORD]
         values = content.get(WITH)
-        own = [(k, v) for k, v in values.items() if not k.startswith("_")] if isinstance(values, dict) else []
-        return ", ".join(f"{k} {_shorten(v)}" for k, v in own[:_FOUR_WORDS]) + (" …" if len(own) > _FOUR_WORDS else "")
+        own = {k: v for k, v in values.items() if not k.startswith("_")} if isinstance(values, dict) else {}
+        texts = [f"{k} {v if isinstance(v, str) else json.dumps(v, ensure_ascii=False)}" for k, v in own.items()]
+        return ", ".join(truncate(text, _WORD) for text in texts[:_FEW]) + (" …" if len(texts) > _FEW else "")
 
     @property
     def editors(self) -> list[str]:
         changes = self.approval.about.get("changes")
-        names = (
-            [str(c["by"]) for c in changes if isinstance(c, dict) and "by" in c] if isinstance(changes, list) else []
-        )
-        return list(dict.fromkeys(names))
+        own = changes if isinstance(changes, list) else []
+        return list(dict.fromkeys(str(c["by"]) for c in own if isinstance(c, dict) and "by" in c))
 
     @property
     def hints(self) -> list[str]:
@@ -128,7 +127,7 @@ class Wait:
     @property
     def is_approved_alike(self) -> bool:
         is_call = self.approval.call is not None and self.approval.what != ANSWER
-        return is_call and self.is_decidable and not self.is_signed
+        return is_call and self.is_decidable
 
     @property
     def who(self) -> str:
@@ -136,8 +135,8 @@ class Wait:
 
     @property
     def like(self) -> str:
-        """What like Calls have in common: the tool, and what answers it."""
-        return digest([self.tool, (self.approval.content or {}).get("answeredBy")], 16)
+        """What like Calls have in common: the tool, what answers it, and whether a decision is signed."""
+        return digest([self.tool, (self.approval.content or {}).get("answeredBy"), self.is_signed], 16)
 
     @property
     def text(self) -> str:
@@ -223,7 +222,9 @@ class PlannedOne:
 
 @dataclass
 class Card:
-    """A wait with all that is decided, and what helps to decide; without ``wait``: it no longer waits."""
+    """A wait with all that is decided, and what helps to decide; without ``wait``: it no longer waits, and ``verdict``
+    is the record of the decision about it, as far as it is known.
+    """
 
     run: str
     wait: Wait | None
@@ -241,14 +242,20 @@ class Card:
     plan: list[Any] = field(default_factory=list)
     """The Calls as they are written, with their references; an edit begins with one of them."""
     tools: Mapping[str, Tool] = field(default_factory=dict)
+    verdict: Mapping[str, Any] | None = None
+    is_over: bool = False
+
+    def known(self, call: str, written: Mapping[str, Json]) -> dict[str, Json]:
+        """The values of a Call that people decide about, by parameter; an element has its own, so none is known."""
+        if self.wait is None or "_each" in written:
+            return {}
+        own = next((one.values for one in self.calls if one.id == call), self.values)
+        return {one.name: one.value for one in own if one.name in written}
 
     @property
     def hints(self) -> list[str]:
-        return list(
-            dict.fromkeys(
-                [*(self.wait.hints if self.wait else ()), *(hint_words(self.tool.schema) if self.tool else ())]
-            )
-        )
+        declared = hint_words(self.tool.schema) if self.tool else ()
+        return list(dict.fromkeys([*(self.wait.hints if self.wait else ()), *declared]))
 
 
 async def find_waits(client: Client, run: str, tokens: Container[str]) -> tuple[RunReader, dict[str, Wait]]:
@@ -267,14 +274,20 @@ async def find_wait(client: Client, run: str, token: str) -> tuple[RunReader, Wa
     return reader, waits.get(token)
 
 
-async def read_card(client: Client, run: str, token: str) -> Card:
-    """A card as it is now. ClientError: there is no such run, or no worker answers."""
+async def read_card(client: Client, run: str, token: str, at: str = "") -> Card:
+    """A card as it is now; ``at`` is the run below in which it waited. ClientError: there is no such run, or no worker
+    answers.
+    """
     reader, wait = await find_wait(client, run, token)
     card = Card(run, wait, await read_summary(client, run))
+    card.is_over = (await reader.describe()).close_time is not None
+    reader = reader.other(at) if wait is None and at else reader
     status = await reader.status() or await reader.result()
     card.decisions = [d for d in status.get("decisions") or () if isinstance(d, dict)]
     card.cost = usage_text(status["usage"]) if (status.get("usage") or {}).get("requests") else ""
     if wait is None:
+        about = ((d, [reader.id, *(d.get(key) for key in ("what", "call", "instance")), None]) for d in card.decisions)
+        card.verdict = next((d for d, key in reversed([*about]) if digest(key, 16) == token), None)
         return card
     waiting = reader.other(wait.approval.workflow_id)
     card.plan = await waiting.plan() or []
@@ -285,16 +298,12 @@ async def read_card(client: Client, run: str, token: str) -> Card:
     card.tools, card.tool = record.tools, record.tools.get(wait.tool)
     card.changes = [*change_lines(wait.approval.about.get("changes")), *tool_change_lines(wait.approval.about)]
     request = await _read_request(reader)
-    card.is_agent = AGENT in (await _types(reader, waiting))
+    card.is_agent = AGENT in [(await one.describe()).workflow_type for one in (reader, waiting)]
     _fill(card, wait, record, request)
     state = await waiting.value("†state", wait.approval.instance or "")
     if isinstance(state.get("value"), dict):
         card.results = [Value(name, value) for name, value in state["value"].items()]
     return card
-
-
-async def _types(*readers: RunReader) -> set[str]:
-    return {str((await reader.describe()).workflow_type) for reader in readers}
 
 
 async def _read_request(reader: RunReader) -> list[Json]:
@@ -333,7 +342,7 @@ def _fill(card: Card, wait: Wait, record: RunRecord, request: Sequence[Json]) ->
     else:
         parameters = content.get(WITH)
         if isinstance(parameters, dict):
-            written = _written_call(card.plan, wait.approval.call)
+            written = written_call(card.plan, str(wait.approval.call))
             card.values = list(sources.values_of(str(wait.approval.call), parameters, written))
         parts = {k: v for k, v in content.items() if k not in (WITH, "tool", "call")}
         parts |= {k: v for k, v in parameters.items() if k.startswith("_")} if isinstance(parameters, dict) else {}
@@ -347,10 +356,10 @@ _REST: Final = {"answeredBy": "what answers it", "writes": "where it may write",
                 "context": "what its scopes show", "undo": "what undoes it", "onFailure": "if it fails"}  # fmt: skip
 
 
-def _written_call(plan: Sequence[Any], call: str | None) -> Mapping[str, Any]:
+def written_call(plan: Sequence[Any], call: str) -> dict[str, Any]:
+    """A Call of a plan as it is written; {} where the plan has none of this id."""
     with suppress(ClientError, IndexError):
-        one = plan[call_position(str(call))]
-        return one if isinstance(one, dict) else {}
+        return dict(one) if isinstance(one := plan[call_position(call)], dict) else {}
     return {}
 
 
@@ -360,6 +369,8 @@ def answer_text(answer: Any) -> str:
         return str(answer)
     if "model" in answer:
         return f"{BY_MODEL}: {json.dumps(answer, ensure_ascii=False)}"
+    if answer.keys() == {"person"}:
+        return f"a person{''.join(f', of {name}' for name in answer['person'])}"
     if answer.keys() <= {"activity", "taskQueue"}:
         queue = f", on the task queue {answer['taskQueue']}" if "taskQueue" in answer else ""
         return f"the Activity {answer.get('activity')}{queue}"
@@ -372,39 +383,56 @@ class Sources:
     def __init__(self, record: RunRecord, request: Sequence[Json], card: Card, wait: Wait) -> None:
         self._record, self._card, self._wait = record, card, wait
         self._index = ProvenanceIndex(record) if record.messages else None
-        plans = [m.get("plan") for m in request if isinstance(m, dict) and m.get("type") == "plan"]
-        self._requested = [call for plan in plans if isinstance(plan, list) for call in plan]
+        plans = (m.get("plan") or () for m in request if isinstance(m, dict) and m.get("type") == "plan")
+        self._requested = [call for plan in plans for call in plan if isinstance(call, dict)]
+        self._read_now: Mapping[str, Json] = (wait.approval.content or {}).get("values") or {}
+        self._outputs = [path for call in card.plan if isinstance(call, dict) for path in _output_paths(call)]
 
     def values_of(self, id_: str, values: Mapping[str, Any], written: Mapping[str, Any]) -> Iterator[Value]:
         """The parameters of a Call, in the order of its Tool's schema."""
         tool = self._record.tools.get(id_.partition(":")[2])
         properties = (tool.schema.get("properties") if tool else None) or {}
         is_plan = values is written
+        shown = self._known(written, tool) if is_plan else values
         names = [n for n in (*properties, *(n for n in values if n not in properties)) if n in values]
         for name in names:
             if name == "_tool" or (name.startswith("_") and not is_plan):
                 continue
             part = properties[name] if isinstance(properties.get(name), dict) else {}
-            sources, outside = self._of(name, written, tool)
+            edits = list(self._edits(id_, name))
+            sources, outside = self._of(name, written, tool, next((by for _, by in reversed(edits) if by), ""))
             title, description = (str(part.get(key) or "") for key in ("title", "description"))
-            was = list(self._before(id_, name))
-            yield Value(name, values[name], title, description, sources, outside, was)
+            before = ((value_text(old), by) for old, by in edits if old is not ABSENT)
+            was = [f"{old}, until {by} changed it" if by else old for old, by in before]
+            yield Value(name, shown[name], title, description, sources, outside, was)
 
-    def _before(self, id_: str, name: str) -> Iterator[str]:
-        """What the value was before people changed it."""
+    def _known(self, written: Mapping[str, Any], tool: Tool | None) -> Mapping[str, Any]:
+        """A planned Call with the values that its parameters have, as far as no Call of the plan is to write them."""
+
+        def read(path: Path) -> Json:
+            instance = written.get("_instance")
+            value = self._read_now.get(f"{path}" if instance is None else f"{path} [{instance}]", ABSENT)
+            is_digest = isinstance(value, dict) and value.keys() == {"sha256", "bytes"}
+            return ABSENT if is_digest or any(path.overlaps(other) for other in self._outputs) else value
+
+        with suppress(ActsError):
+            uses = [use for use in find_references(dict(written), tool) if not str(use.at[0]).startswith("_")]
+            return dict(resolve_references(dict(written), uses, read)[0])
+        return written
+
+    def _edits(self, id_: str, name: str) -> Iterator[tuple[Json, str]]:
+        """What a parameter was before each change, ABSENT for nothing, and who changed it, "" for nobody."""
         changes = self._wait.approval.about.get("changes")
         for change in changes if isinstance(changes, list) else ():
-            old = change.get("from", ABSENT)
-            if change.get("call") == _position(id_) and isinstance(old, dict):
-                new = change.get("to")
-                old, new = old.get(name, ABSENT), (new if isinstance(new, dict) else {}).get(name, ABSENT)
-                if old is ABSENT or (new is not ABSENT and is_equal(old, new)):
-                    continue
-            elif change.get("part") != f"with.{name}" or old is ABSENT:
+            old, new = (change.get(key, ABSENT) for key in ("from", "to"))
+            if change.get("call") == _position(id_):
+                old, new = (side.get(name, ABSENT) if isinstance(side, dict) else ABSENT for side in (old, new))
+            elif change.get("part") != f"with.{name}":
                 continue
-            yield value_text(old) + (f", until {change['by']} changed it" if "by" in change else "")
+            if old is not new and (ABSENT in (old, new) or not is_equal(old, new)):
+                yield old, str(change.get("by") or "")
 
-    def _of(self, name: str, written: Mapping[str, Any], tool: Tool | None) -> tuple[list[str], bool]:
+    def _of(self, name: str, written: Mapping[str, Any], tool: Tool | None, by: str) -> tuple[list[str], bool]:
         if name not in written:
             return [], False
         uses = []
@@ -416,23 +444,13 @@ class Sources:
         words, outside = [word for words, _ in origins for word in words], any(is_outside for _, is_outside in origins)
         is_whole = len(uses) == 1 and uses[0].at == (name,) and not isinstance(written[name], (dict, list))
         if not is_whole or not uses:
-            author, is_outside = self._author(name, written)
+            author, is_outside = (f"written by {by}", False) if by else self._author(name, written)
             words, outside = [*words, author], outside or is_outside
         return list(dict.fromkeys(words)), outside
 
     def _author(self, name: str, written: Mapping[str, Any]) -> tuple[str, bool]:
-        for change in reversed(self._wait.approval.about.get("changes") or ()):
-            if (
-                isinstance(new := change.get("to"), dict)
-                and "by" in change
-                and is_equal(new.get(name, ABSENT) if name in new else None, written[name])
-            ):
-                return f"written by {change['by']}", True
-        if any(
-            isinstance(call, dict) and is_equal(call.get(name), written[name])
-            for call in self._requested
-            if call.get("_tool") == written.get("_tool")
-        ):
+        same = (call for call in self._requested if call.get("_tool") == written.get("_tool"))
+        if any(is_equal(call.get(name), written[name]) for call in same):
             return "written in the request", False
         return ("written by the planner", True) if self._card.is_agent else ("written in the plan", False)
 
@@ -458,6 +476,12 @@ def _origin_text(source: Mapping[str, Any], path: Path) -> str:
     return "passed by the run above" if path.kind != "input" else "from the input of the run above"
 
 
+def _output_paths(call: Mapping[str, Any]) -> tuple[Path, ...]:
+    with suppress(ActsError):
+        return paths(parse_output(str(call.get("_outputPath", ""))))
+    return ()
+
+
 def _position(id_: str) -> int | None:
     number = id_.partition(":")[0]
     return int(number) if number.isdecimal() else None
@@ -471,16 +495,3 @@ def value_text(value: Json) -> str:
         except ValueError:
             return value
     return json.dumps(value, ensure_ascii=False, indent=2)
-
-
-def _shorten(value: Json) -> str:
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= _WORD else text[: _WORD - 1] + "…"
-
-
-def is_reference(text: str) -> bool:
-    """True for what the engine would read as a reference, a template or an escape."""
-    try:
-        return not isinstance(parse(text), Literal)
-    except ActsError:
-        return True

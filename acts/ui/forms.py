@@ -1,31 +1,37 @@
 """Changing a Call that waits: a form made from its Tool's schema, and the Call that comes back.
 
-A Call is edited as it is written, so a reference stays one until somebody replaces it. What comes back as shown is
-left as it was, to the character. The engine's own checks judge what is new; the run judges it once more.
+A Call is edited as it is written. A form shows the values that its references have, and what comes back as shown is
+left as it was, to the character: a reference stays one until somebody replaces it. The engine's own checks judge what
+is new; the run judges it once more.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Container, Iterable, Iterator, Mapping
+import re
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any, Final
 
 from acts.language.errors import ActsError, visible
-from acts.language.references import MARK
+from acts.language.references import MARK, is_reference
 from acts.language.schemas import Checker
 from acts.language.tools import META, Tool
 from acts.language.values import ABSENT, Json, is_equal, pointer
-from acts.ui.cards import is_reference, value_text
+from acts.ui.cards import value_text
 
 LONG_LINE: Final = 80  # characters of a text that gets more than one line
 ANSWER: Final = "answer"  # the field of an answer that is no object
 PREFIX: Final = "f."  # of the names of fields: none of them is a token or a note
+NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
 class FormField:
-    """``kind`` is ``choice``, ``line``, ``text`` or ``json``; ``text`` is what it shows, "" for nothing."""
+    """``kind`` is ``choice``, ``line``, ``text`` or ``json``; ``text`` is what it shows, "" for nothing; ``written`` is
+    the reference that has this value, ``problem`` what is wrong with what was sent.
+    """
 
     name: str
     kind: str
@@ -34,17 +40,31 @@ class FormField:
     title: str
     description: str
     is_required: bool
+    written: str = ""
+    problem: str = ""
 
 
-def form_fields(call: Mapping[str, Json], tool: Tool | None) -> Iterator[FormField]:
-    """The parameters of a Call, those of its Tool's schema first."""
-    return _fields(call, tool.schema, tool.consts) if tool is not None else _fields(call, {})
+def form_fields(call: Mapping[str, Json], tool: Tool | None, known: Mapping[str, Json] = NOTHING) -> list[FormField]:
+    """The parameters of a Call, those of its Tool's schema first; ``known`` are values in place of references."""
+    return list(_fields(call, {}, (), known) if tool is None else _fields(call, tool.schema, tool.consts, known))
 
 
-def answer_fields(form: Mapping[str, Any], sent: Mapping[str, Any]) -> list[FormField]:
-    """What a person fills in for an answer of this schema, with what was sent already."""
-    fields = _fields({}, _as_object(form))
-    return [replace(field, text=str(sent.get(PREFIX + field.name) or "")) for field in fields]
+def answer_fields(form: Mapping[str, Any]) -> list[FormField]:
+    """What a person fills in for an answer of this schema."""
+    return list(_fields({}, _as_object(form)))
+
+
+def show_sent(
+    fields: Iterable[FormField], sent: Mapping[str, Any], problems: Sequence[str]
+) -> tuple[list[FormField], list[str]]:
+    """The fields with what was sent, each with what is wrong with it; and what is wrong with none of them."""
+    own, rest = list[FormField](), list(problems)
+    for field in fields:
+        wrong = [text for text in problems if re.split(": |/", text, maxsplit=1)[0] == field.name]
+        rest = [text for text in rest if text not in wrong]
+        text = str(sent.get(PREFIX + field.name, field.text))
+        own.append(replace(field, text=text, problem="; ".join(wrong)))
+    return own, rest
 
 
 def read_answer(form: Mapping[str, Any], sent: Mapping[str, Any]) -> tuple[Json, list[str]]:
@@ -63,13 +83,17 @@ def _as_object(form: Mapping[str, Any]) -> Mapping[str, Any]:
     return {"properties": {ANSWER: form}, "required": [ANSWER]}
 
 
-def _fields(call: Mapping[str, Json], schema: Mapping[str, Any], fixed: Container[str] = ()) -> Iterator[FormField]:
+def _fields(
+    call: Mapping[str, Json], schema: Mapping[str, Any], fixed: Container[str] = (), known: Mapping[str, Json] = NOTHING
+) -> Iterator[FormField]:
     properties = schema.get("properties") or {}
     for name in dict.fromkeys((*properties, *call)):
         if name in META or name in fixed:
             continue
         part = properties[name] if isinstance(properties.get(name), dict) else {}
-        value = call.get(name, ABSENT)
+        value, written = known.get(name, call.get(name, ABSENT)), ""
+        if name in known and not is_equal(value, call[name]):
+            written = value_text(call[name])
         text = "" if value is ABSENT else shown_text(value, part)
         choices = _choices(part)
         if choices and (not text or text in choices):
@@ -79,7 +103,7 @@ def _fields(call: Mapping[str, Json], schema: Mapping[str, Any], fixed: Containe
         else:
             kind = "json"
         title, description = (str(part.get(key) or "") for key in ("title", "description"))
-        yield FormField(name, kind, text, choices, title, description, name in schema.get("required", ()))
+        yield FormField(name, kind, text, choices, title, description, name in schema.get("required", ()), written)
 
 
 def _choices(part: Mapping[str, Any]) -> list[str]:
@@ -104,11 +128,11 @@ def shown_text(value: Json, part: Mapping[str, Any]) -> str:
 
 
 def read_call(
-    call: Mapping[str, Json], tool: Tool | None, sent: Mapping[str, Any]
+    call: Mapping[str, Json], tool: Tool | None, sent: Mapping[str, Any], known: Mapping[str, Json] = NOTHING
 ) -> tuple[dict[str, Json], list[str]]:
     """The Call with what a form has sent, and what is wrong with it."""
     schema = tool.schema if tool is not None else {}
-    new, problems = _read(call, schema, form_fields(call, tool), sent)
+    new, problems = _read(call, schema, form_fields(call, tool, known), sent)
     return new, problems + ([] if problems else check_call(new, tool))
 
 
@@ -128,14 +152,24 @@ def _read(
         try:
             new[field.name] = _read_value(text, part)
         except ValueError as error:
-            problems.append(f"{field.name}: {text[:LONG_LINE]!r} is no JSON, and no text is allowed here: {error}")
+            problems.append(f"{field.name}: {_advice(text.strip(), part.get('type'), error)}")
     return new, problems
+
+
+def _advice(text: str, kind: Json, error: ValueError) -> str:
+    """What to write in place of a text that is no value of this type."""
+    if kind == "integer":
+        return f"{text[:LONG_LINE]!r} is no whole number: write digits alone, without a comma or a point"
+    if kind == "number":
+        example = text.replace(",", ".") if re.fullmatch(r"-?\d+,\d+", text) else "45.50"
+        return f"write {example}: {text[:LONG_LINE]!r} is no number, which has a point for its fraction and no comma"
+    return f"{text[:LONG_LINE]!r} is no JSON, and no text is allowed here: {error}"
 
 
 def _read_value(text: str, part: Mapping[str, Any]) -> Json:
     if part.get("type") == "string":
         return text
-    if text.startswith(MARK) and is_reference(text):
+    if is_reference(text):
         return text
     options = part.get("enum")
     for option in options if isinstance(options, list) else ():
@@ -161,12 +195,15 @@ def check_call(call: Mapping[str, Json], tool: Tool | None) -> list[str]:
         return [str(error)]
 
 
-def differences(before: Mapping[str, Json], after: Mapping[str, Json]) -> list[tuple[str, str, str]]:
-    """``(name, old, new)`` of each part that differs."""
+def differences(
+    before: Mapping[str, Json], after: Mapping[str, Json], known: Mapping[str, Json]
+) -> list[tuple[str, str, str]]:
+    """``(name, old, new)`` of each part that differs, the old one of a reference with the value that is known of it."""
     rows = []
     for name in dict.fromkeys((*before, *after)):
         old, new = before.get(name, ABSENT), after.get(name, ABSENT)
         if old is ABSENT or new is ABSENT or not is_equal(old, new):
             one, other = ("nothing" if side is ABSENT else value_text(side) for side in (old, new))
-            rows.append((name, one, other))
+            is_known = name in known and not is_equal(known[name], old)
+            rows.append((name, f"{value_text(known[name])} ({one})" if is_known else one, other))
     return rows

@@ -33,6 +33,7 @@ from acts.language.tools import Tool
 from acts.language.wire import PLAN
 from acts.tree.decisions import PendingApproval
 from acts.tree.identity import retry_id
+from acts.ui.cards import written_call
 from acts.views.text import (
     change_lines,
     decided_name,
@@ -192,10 +193,9 @@ class Fork:
 
     @property
     def written(self) -> dict[str, Any]:
-        at = call_position(self.call)
-        if at >= len(self.calls) or not isinstance(self.calls[at], dict):
+        if not (call := written_call(self.calls, self.call)):
             raise ClientError(f"the plan has no call {self.call!r}", "open its run again")
-        return dict(self.calls[at])
+        return call
 
 
 async def read_fork(client: Client, id_: str, call: str) -> Fork:

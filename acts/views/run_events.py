@@ -27,6 +27,7 @@ from acts.language.strict_json import read_json, unpack, write_json
 from acts.language.values import Json
 from acts.tree.identity import root_identity, tree_token
 from acts.tree.search_attributes import PHASE, WAITING
+from acts.tree.wire_format import TYPE_KEY
 
 # Each type of event, and what it has besides ``offset``, ``time``, ``type`` and ``run``
 TYPES: Final[Mapping[str, str]] = {
@@ -69,13 +70,7 @@ _SUFFIX: Final = "_event_attributes"
 _KEY: Final = re.compile(r"(?:(.*)/)?(\d+:[^/]*)", re.DOTALL)
 _OFFSET: Final = re.compile(r"([0-9a-f]{1,16})-([0-9a-f]{1,8}(?:\.[0-9a-f]{1,8})?)-([0-9a-f]{12})")
 _MICRO: Final = 1_000_000
-# What a workflow task may have written after an update that it accepted
-_COMMANDS: Final = frozenset({
-    "activity_task_scheduled", "activity_task_cancel_requested", "marker_recorded", "timer_started", "timer_canceled",
-    "start_child_workflow_execution_initiated", "signal_external_workflow_execution_initiated",
-    "request_cancel_external_workflow_execution_initiated", "upsert_workflow_search_attributes",
-    "workflow_properties_modified", "workflow_execution_update_accepted", "workflow_execution_update_completed",
-})  # fmt: skip
+_MAX_HELD: Final = 10 * _MICRO  # a run below answers in 0.1 s; where one does not, the stream goes on
 # The server's numbers (temporalio.api.enums), which the core cannot import
 _CAUSE_RESET: Final = 20
 _CONTINUED: Final = 1
@@ -98,6 +93,11 @@ def offset_micros(offset: str) -> int:
         text = f"{truncate(offset, 60)!r} is no offset: take one from an event, such as 6438ad1c9d3f0-1b-0a1b2c3d4e5f"
         raise EventsRefused(f"{text}, or none to read from the beginning")
     return int(match[1], 16)
+
+
+def _is_held(accepted: int, now: int) -> bool:
+    """True while a decision may still come where it was accepted: before what it lets start, here or in a run below."""
+    return now - accepted < _MAX_HELD
 
 
 def missing_offset(offset: str) -> EventsRefused:
@@ -198,27 +198,29 @@ class _Work:
 class HistoryView:
     """The history of one run.
 
-    ``children`` are the runs that it has started so far, ``starting`` the times at which those were initiated that have
-    not started yet, ``next_run_id`` is the run that continues it, ``ended`` how it ended.
+    ``children`` are the runs that it has started so far, ``next_run_id`` is the run that continues it, ``ended`` how it
+    ended.
     """
 
     def __init__(self, place: RunPlace) -> None:
         self.place, self.workflow, self.ended, self.next_run_id = place, "", "", ""
         self.last_id = self.micros = self._count = 0
         self.children: list[RunPlace] = []
-        self.starting: dict[int, int] = {}
+        self._starting: dict[int, int] = {}
         self._is_silent = place.reset_of is not None
         self._work: dict[int, _Work] = {}
         self._children: dict[int, _Work] = {}
-        self._updates: dict[int, Any] = {}
-        # Decisions that the task at hand has accepted, and what it did meanwhile: the decision comes first
-        self._accepted: dict[int, tuple[int, int]] = {}
-        self._held: list[RunEvent] = []
+        self._updates: dict[int, tuple[Any, int]] = {}
         self._origin, self._token = "", place.token
         self._tick: int | None = None
         # Calls by id and instance: those that have started or ended, and the Tools of those that are in flight
         self._known: set[_CallKey] = set()
         self._open: dict[_CallKey, str | None] = {}
+
+    def held_from(self, now: int, never: int) -> int:
+        """From when on more may come: a child that was initiated then has not started yet, a decision has no answer."""
+        updates = (at for _, at in self._updates.values() if _is_held(at, now))
+        return min((*self._starting.values(), *updates), default=never)
 
     def next(self) -> HistoryView:
         """The view of the run that continues this one."""
@@ -237,23 +239,12 @@ class HistoryView:
         self.micros = max(self.micros, time.seconds * _MICRO + time.nanos // 1000)
         self.last_id, self._count = event.event_id, 0
         name = str(event.WhichOneof("attributes"))
-        if self._accepted and name.removesuffix(_SUFFIX) not in _COMMANDS:  # judged later than in its own task
-            return [*self._release(), *self.read(event)]
         reader = self._READERS.get(name.removesuffix(_SUFFIX))
         if reader is None:
             return []
         was_silent = self._is_silent
         events = list(reader(self, getattr(event, name)))
-        events = [] if was_silent and self._is_silent else events
-        if not self._accepted and not self._held:
-            return events
-        self._held = sorted([*self._held, *events], key=lambda event: event.order)
-        return [] if self._accepted else self._release()
-
-    def _release(self) -> list[RunEvent]:
-        events, self._held = self._held, []
-        self._accepted.clear()
-        return events
+        return [] if was_silent and self._is_silent else events
 
     def _event(
         self, type_: str, call: str | None = None, tool: str | None = None, instance: str | None = None,
@@ -274,8 +265,9 @@ class HistoryView:
         self._origin = hashlib.sha256(origin.encode(errors="replace")).hexdigest()[:12]
         is_continued = a.initiator == _CONTINUED and bool(a.continued_execution_run_id)
         first = _first(a.input)
-        is_first = not place.parent and not is_continued and not a.cron_schedule
-        if is_first and first is not None and not is_reference(first):
+        is_root = not place.parent and not a.cron_schedule
+        if is_root and first is not None and not is_reference(first) and TYPE_KEY not in first.metadata:
+            # The Request. A run that was started with the name of a plan goes on with it as a new one: the last counts
             identity = root_identity(place.workflow_id, a.first_execution_run_id)
             self._token = tree_token(identity, first.data)
         if not is_continued:
@@ -465,11 +457,11 @@ class HistoryView:
             work.instance = _text(members[0]) if isinstance(members, list) and len(members) == 1 else None
         work.tick = self._tick if name == f"plan-{self._tick}" else None
         self._children[self.last_id] = work
-        self.starting[self.last_id] = self.micros
+        self._starting[self.last_id] = self.micros
         yield from ()
 
     def _child_started(self, a: Any) -> Iterator[RunEvent]:
-        self.starting.pop(a.initiated_event_id, None)
+        self._starting.pop(a.initiated_event_id, None)
         work = self._children.get(a.initiated_event_id)
         if work is None:
             return
@@ -487,7 +479,7 @@ class HistoryView:
             yield from self._start_call(work, values if isinstance(values, dict) else {}, None)
 
     def _child_refused(self, a: Any) -> Iterator[RunEvent]:
-        self.starting.pop(a.initiated_event_id, None)
+        self._starting.pop(a.initiated_event_id, None)
         self._children.pop(a.initiated_event_id, None)
         yield from ()
 
@@ -536,13 +528,11 @@ class HistoryView:
         yield self._event("modelWaiting", source=record.get("workflowId"), **data)
 
     def _update_accepted(self, a: Any) -> Iterator[RunEvent]:
-        self._updates[self.last_id] = a.accepted_request.input
-        if a.accepted_request.input.name == wire.DECIDE:
-            self._accepted[self.last_id] = self.micros, self.last_id
+        self._updates[self.last_id] = a.accepted_request.input, self.micros
         yield from ()
 
     def _update_completed(self, a: Any) -> Iterator[RunEvent]:
-        own = self._updates.pop(a.accepted_event_id, None)
+        own, accepted = self._updates.pop(a.accepted_event_id, (None, 0))
         fields = _object(_first(own.args)) if own is not None else {}
         is_refused = a.outcome.HasField("failure")
         if own is not None and own.name in (wire.DECIDE, wire.ANSWER):
@@ -553,7 +543,8 @@ class HistoryView:
             if isinstance(last, dict) and "workflowId" not in fields and last.get("decision") == fields.get("decision"):
                 fields = {**last, **fields}
             now = self.micros, self.last_id
-            self.micros, self.last_id = self._accepted.pop(a.accepted_event_id, now)
+            if _is_held(accepted, self.micros):
+                self.micros, self.last_id = accepted, a.accepted_event_id
             decision = self._decision(fields, "refused" if is_refused else "accepted", error)
             self.micros, self.last_id = now
             yield decision

@@ -773,7 +773,9 @@ def describe_proposal(
     forecast: dict[str, Any] = {k: simulation[k] for k in FIGURES if k in simulation}
     if simulation["requests"]["max"]:
         size = estimate_prompt_bytes(context_bytes(whole.request.context), 0, latent=True)
-        forecast["prompt"] = {"model": whole.request.config.latent_model, "bytes": size}
+        settings = whole.request.config
+        part = {"part": settings.models.price} if settings.models.batch else {}
+        forecast["prompt"] = {"model": settings.latent_model, "bytes": size, **part}
     summary = {"calls": {k: v for k, v in notes.items() if v}, "forecast": forecast}
     section = _join_sections(
         "### The plan",

@@ -26,7 +26,7 @@ from temporalio.exceptions import ApplicationError, FailureError, is_cancelled_e
 
 from acts.language import wire
 from acts.language.config import Config, Options
-from acts.language.errors import InvalidRequest, Problem, heading, truncate
+from acts.language.errors import InvalidRequest, Problem, format_choices, heading, truncate
 from acts.language.messages import Request, ToolMessage, read_request, with_input, with_tags
 from acts.language.strict_json import read_json, unpack
 from acts.language.tools import (
@@ -38,7 +38,7 @@ from acts.language.tools import (
     registered_names,
 )
 from acts.language.values import pointer, type_name
-from acts.machines.budget import output_cap
+from acts.machines.budget import latent_price, output_cap
 from acts.machines.commands import AskOutput, AskSolution
 from acts.machines.past import keep_failed_instances, past_of_root, past_of_state
 from acts.machines.plan_run import PlanSetup
@@ -264,11 +264,11 @@ async def _ask_caps(config: Config) -> dict[str, Any]:
     """The settings that the operator's caps lower. ApplicationError: the money of the day is spent."""
     if not _is_set(_CAPS):
         return {}
-    query = {"tags": config.tag_keywords} if config.models else {}
+    query = {"tags": config.tag_keywords} if config.model_names else {}
     caps = await ask(wire.CAPS, query, "what the operator allows")
     if caps.get("spent"):
         raise ApplicationError(caps["spent"], type=wire.BUDGET_SPENT, non_retryable=True)
-    lower = config.capped(caps.get("maxParallel"), caps.get("cost") if config.models else None)
+    lower = config.capped(caps.get("maxParallel"), caps.get("cost") if config.model_names else None)
     if lower and not workflow.unsafe.is_replaying():
         workflow.logger.warning("the operator's caps lower the settings of this run to %s", lower)
     return lower
@@ -283,12 +283,16 @@ async def _look_up(parsed: Request, position: TreePosition) -> Capabilities:
     query: dict[str, Any] = {"tools": names, "activities": list(dict.fromkeys((*activity_names(parsed), *names)))}
     if defined_names(parsed):
         query["asks"] = True
-    models = parsed.config.models
-    accounts = position.with_budget(workflow.info().workflow_id, parsed.config.budget).accounts
+    config = parsed.config
+    models = config.model_names
+    accounts = position.with_budget(workflow.info().workflow_id, config.budget).accounts
     if models and any(account.limits.cost is not None for account in accounts):
         query["model"] = models[0]
         query |= {"otherModels": list(models[1:])} if len(models) > 1 else {}
-    if not query["activities"] and not {"asks", "model"} & set(query):
+    if config.models.batch:
+        models = (config.latent_model or "", *config.fallbackModels)
+        query["batch"] = [model for model in models if not model.startswith("scripted:")]  # which cost nothing
+    if not query["activities"] and not {"asks", "model", "batch"} & set(query):
         return Capabilities()
     answer = await ask(wire.REGISTRY, query, "which tools and activities the worker has")
     places = {m.tool.removeprefix("Tool."): m.index for m in parsed.context
@@ -298,6 +302,10 @@ async def _look_up(parsed: Request, position: TreePosition) -> Capabilities:
         if name in places and not answer["tools"].get(name):
             text, place = f'the tool "{name}" is not there: {reason}', pointer("context", places[name], "tool")
             problems.append(Problem("toolUnavailable", text, place))
+    if direct := answer.get("direct"):
+        text = f"{format_choices(direct)} is asked directly: there are batches of Anthropic and OpenAI, not of clouds"
+        hint = "leave batch out, or set latentModel and fallbackModels"
+        problems.append(Problem("invalidSetting", text, "/config/models/batch", hint=hint))
     if problems:
         raise InvalidRequest(problems)
     price = answer.get("price")
@@ -400,7 +408,7 @@ def own_context(message_count: int) -> ContextRef:
 
 def model_request(run: RunMachine, command: AskSolution | AskOutput) -> RawValue:
     """What the model Activity is asked for a tick, or for a latent Call; CallError where that is too large."""
-    config, position, grant, least_cap = run.config, run.position, command.grant, None
+    config, position, grant, least_cap, price = run.config, run.position, command.grant, None, run.price
     if isinstance(command, AskSolution):
         source, least_cap = own_context(command.message_count), command.least_cap
         question: dict[str, Any] = {
@@ -408,17 +416,18 @@ def model_request(run: RunMachine, command: AskSolution | AskOutput) -> RawValue
             "answersLeft": command.answers_left,
         }  # fmt: skip
     else:
-        node, source = command.node, command.source
+        node, source, price = command.node, command.source, latent_price(config, price)
         # A template's Call does not name its instance, and must be shown no other's data
         call = command.call if node.instance is None else {**command.call, "_instance": node.instance}
         question = {
             "ask": "output", "model": config.latent_model, "tool": node.tool.name, "call": call,
             "paths": node.outcome_texts, "scoped": command.context if "_scopes" in node.call else None,
+            "batch": config.models.batch,
         }  # fmt: skip
     cap = config.maxOutputTokens if least_cap is None else max(config.maxOutputTokens or 0, least_cap)
     reserved = Reserved()
     if grant is not None:
-        cap = output_cap(config, run.price, grant, least_cap)
+        cap = output_cap(config, price, grant, least_cap)
         turns = 2 if grant.mayRepair else 1
         reserved = Reserved(tokens=turns * grant.tokens or None, cost=turns * grant.cost or None)
     request = ModelQuestion(

@@ -73,6 +73,17 @@ def test_a_task_for_an_agent_is_valid_but_has_no_plan_to_simulate_or_draw() -> N
         assert "its agent makes one when it runs" in result.stderr
 
 
+def test_each_outcome_of_a_simulation_has_a_heading_of_its_own() -> None:
+    names: dict[str, Any] = {"_tool": {"const": "check"}, "_outputPath": {}, "_when": {}}
+    tool = {"type": "tool", "tool": {"type": "object", "properties": names}}
+    plan = [{"_tool": "check", "_outputPath": "†state.good || †state.bad"},
+            {"_tool": "check", "_outputPath": "†state.sent", "_when": "†state.good.cents > 10"}]  # fmt: skip
+    result = acts("simulate", "-", stdin=json.dumps({"context": [tool, {"type": "plan", "plan": plan}]}))
+    heads = [line.strip() for line in result.stdout.splitlines() if line.startswith("  if ")]
+    good = "if 1:check → †state.good"
+    assert heads == [f"{good}, 2:check runs", "if 1:check → †state.bad", f"{good}, 2:check does not run"]
+
+
 @pytest.mark.parametrize(
     ("text", "value"),
     [

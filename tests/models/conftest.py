@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from acts.activities import ask_model
+from acts.activities.models import request_batches
 from acts.activities.models.adapters import close_clients
 from tests.models.rawserver import RawServer, raw_server
 from tests.models.support import APIS, Api
@@ -20,6 +21,7 @@ async def clients(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[None]:
         if name.startswith(("ANTHROPIC_", "OPENAI_", "ACTS_OPENAI", "ACTS_MODELS", "ACTS_KEEP")):
             monkeypatch.delenv(name)
     monkeypatch.setattr(ask_model, "_pauses", {})
+    monkeypatch.setattr(request_batches, "_known", {})
     yield
     await close_clients()
 

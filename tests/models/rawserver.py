@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -45,7 +45,9 @@ class RawServer:
     requests: list[Request] = field(default_factory=list)
     is_hanging: asyncio.Event = field(default_factory=asyncio.Event)
     client_closed: asyncio.Event = field(default_factory=asyncio.Event)
-    """``is_hanging``: all of a hanging reply was sent. ``client_closed``: its client closed the connection."""
+    answer: Callable[[str, str, bytes], Reply | None] = lambda *_: None
+    """``answer`` (to a method, a path and a body) comes before ``replies``. ``is_hanging``: all of a hanging reply was
+    sent. ``client_closed``: its client closed the connection."""
 
     def reply_with(self, *replies: Reply) -> None:
         self.replies.extend(replies)
@@ -63,8 +65,13 @@ class RawServer:
     async def _serve_one(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
         first, *lines = (await reader.readuntil(b"\r\n\r\n")).decode().strip().split("\r\n")
         headers = {k.lower(): v.strip() for k, _, v in (line.partition(":") for line in lines)}
-        body = json.loads(await reader.readexactly(int(headers.get("content-length", "0"))) or b"{}")
-        self.requests.append(Request(first.split(" ")[1], headers, body))
+        data = await reader.readexactly(int(headers.get("content-length", "0")))
+        reply = self.answer(*first.split(" ")[:2], data)
+        if reply is not None:
+            _write_head(writer, reply, "application/json", chunked=False)
+            await writer.drain()
+            return True
+        self.requests.append(Request(first.split(" ")[1], headers, json.loads(data or b"{}")))
         reply = self.replies.pop(0) if self.replies else Reply(body={"error": {"message": "no reply left"}}, status=418)
         if reply.frames is not None:
             _write_head(writer, reply, "application/vnd.amazon.eventstream", chunked=True)
@@ -95,7 +102,7 @@ class RawServer:
 
 
 def _write_head(writer: asyncio.StreamWriter, reply: Reply, kind: str, *, chunked: bool) -> None:
-    body = b"" if chunked else json.dumps(reply.body).encode()
+    body = b"" if chunked else reply.body if isinstance(reply.body, bytes) else json.dumps(reply.body).encode()
     lines = [f"HTTP/1.1 {reply.status} X", f"content-type: {kind}", *(f"{k}: {v}" for k, v in reply.headers.items())]
     lines.append("transfer-encoding: chunked" if chunked else f"content-length: {len(body)}")
     writer.write("\r\n".join(lines).encode() + b"\r\n\r\n" + body)

@@ -102,8 +102,8 @@ def refund_tool(foreign: Foreign) -> dict[str, Any]:
 def asking_tool() -> dict[str, Any]:
     """A Tool that somebody of finance answers."""
     form = {
-        "type": "object", "properties": {"ok": {"type": "boolean"}, "cents": {"type": "integer"}},
-        "required": ["ok", "cents"],
+        "type": "object", "required": ["ok", "cents"],
+        "properties": {"ok": {"type": "boolean"}, "cents": {"type": "integer"}, "fee": {"type": "number"}},
     }  # fmt: skip
     own = tool("ask", activity=None)
     own["tool"]["properties"] |= {"_output": form, "_person": {"const": {"who": "finance"}}}

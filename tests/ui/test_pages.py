@@ -38,7 +38,7 @@ async def test_a_card_says_what_would_happen_and_where_each_value_is_from_and_tw
             "Ada wants her money back."):  # fmt: skip
             assert text in card, text
         answer = await site.post("/decide", **hidden(card), decision="approve", reason="as agreed")
-        assert "This waits no longer" in answer.text
+        assert "Approved by ada" in answer.text
         result = await ended(handle)
     [decision] = result["decisions"]
     assert (decision["decision"], decision["by"], decision["reason"]) == ("approve", "ada", "as agreed")
@@ -64,11 +64,16 @@ async def test_a_change_is_checked_shown_and_sent_and_then_waits_and_what_was_sh
         handle = await start_refund(foreign)
         which, card = await site.card_of(handle)
         form = await site.get("/change", **which)
+        assert 'value="4200"' in form
         assert "†state.order.cents" in form
+        same = {"f.orderId": "A-7", "f.cents": "4200", "f.why": "late"}
+        other = await site.post("/change", **hidden(form), **same, step="preview")
+        kept = json.loads(hidden(other.text)["new"])
+        assert (kept["orderId"], kept["cents"], kept["why"]) == ("†input.orderId", "†state.order.cents", "late")
         wrong = await site.post("/change", **hidden(form), **{"f.cents": "-5"}, step="check")
         assert "cents" in wrong.json()["problems"][0]
         preview = (await site.post("/change", **hidden(form), **{"f.cents": "1000"}, step="preview", note="half")).text
-        assert "†state.order.cents" in preview
+        assert "4200 (†state.order.cents)" in preview
         assert (await site.post("/change", **hidden(preview), step="send")).status_code == 200
         stale = await site.post("/decide", **hidden(card), decision="approve")
         assert stale.status_code == 409
@@ -76,9 +81,22 @@ async def test_a_change_is_checked_shown_and_sent_and_then_waits_and_what_was_sh
         _, now = await site.card_of(handle)
         assert "1000" in now
         assert "written by ada" in now
+        assert "from outside" not in now
+        assert "written in the request" in now
         assert "until ada changed it" in now
         await site.post("/decide", **hidden(now), decision="approve")
         assert (await ended(handle))["state"]["paid"] == {"paid": 1000}
+
+
+async def test_a_plan_shows_what_its_references_have_as_far_as_that_is_known(site: Site, foreign: Foreign) -> None:
+    async with foreign.serving(lookup, refund):
+        handle = await start_refund(foreign, approve={"plan": True})
+        which, card = await site.card_of(handle)
+        for text in ("A-7", "from the input", '<span class="value">†state.order.cents</span>'):
+            assert text in card
+        assert '<span class="value">†input.orderId</span>' not in card
+        assert 'value="A-7"' in await site.get("/change", **which, call="2:refund")
+        await handle.cancel()
 
 
 async def test_a_person_answers_in_a_form_that_is_checked(site: Site, foreign: Foreign) -> None:
@@ -88,15 +106,18 @@ async def test_a_person_answers_in_a_form_that_is_checked(site: Site, foreign: F
         )
         which, card = await site.card_of(handle)
         assert "for finance" in card
+        assert "a person, of finance" in card
         assert "now?" in card
         assert 'value="approve"' not in card
-        wrong = await site.post("/answer", **hidden(card), **{"f.cents": "many", "f.ok": "true"})
-        assert (wrong.status_code, "is no JSON" in wrong.text, 'value="many"' in wrong.text) == (409, True, True)
+        wrong = await site.post("/answer", **hidden(card), **{"f.cents": "many", "f.ok": "true", "f.fee": "45,50"})
+        assert wrong.status_code == 409
+        for text in ('value="many"', "is no whole number", 'data-of="fee">fee: write 45.50: '):
+            assert text in wrong.text
         missing = await site.post("/answer", **hidden(card), **{"f.ok": "true"})
         assert "required" in missing.text
         await site.post("/answer", **hidden(card), **{"f.ok": "true", "f.cents": "5"})
         assert (await ended(handle))["state"]["said"] == {"ok": True, "cents": 5}
-    assert "This waits no longer" in await site.get("/card", **which)
+    assert "Answered by ada" in await site.get("/card", **which)
     picture = await site.http.get("/run.svg", params={"id": handle.id})
     assert (picture.headers["content-type"], "sandbox" in picture.headers["content-security-policy"]) == (
         "image/svg+xml", True,
@@ -202,7 +223,7 @@ async def test_a_run_forks_from_one_of_its_calls_once_for_each_form(site: Site, 
         assert "/fork?" in await site.get("/run", id=first.id)
         form = await site.get("/fork", id=first.id, call="2:refund")
         wrong = await site.post("/fork", **hidden(form), **{"f.cents": "many"})
-        assert (wrong.status_code, "is no JSON" in wrong.text) == (409, True)
+        assert (wrong.status_code, "is no whole number" in wrong.text) == (409, True)
         page = await site.post("/fork", **hidden(form), **{"f.cents": "7", "f.why": "less"})
         assert (await site.post("/fork", **hidden(form), **{"f.cents": "7", "f.why": "less"})).url == page.url
         handle = foreign.client.get_workflow_handle(str(page.url.params["id"]))

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from acts.language.config import Budget
-from acts.machines.budget import BudgetMachine, Ledger, RequestSize
+from acts.language.config import Budget, Config, ModelUse
+from acts.machines.budget import BudgetMachine, Ledger, RequestSize, latent_request_size, request_size
 from acts.machines.commands import BudgetRefused, Granted
 from acts.tree.records import BudgetAccount, GrantedRequest, SettledRequest, TreePosition
 from acts.tree.signal_records import BudgetGrant, BudgetRequest
@@ -136,3 +136,12 @@ def test_the_next_run_has_the_ledger_what_is_unreported_and_the_request_not_used
         (granted,) = machine.request(["b", "c"], SMALL)
         assert isinstance(granted, Granted)
         assert machine.settle("b", used()) == [BudgetRefused("c", "the budget of 2 requests is spent")]
+
+
+def test_a_latent_call_in_a_batch_reserves_half_of_the_cost_and_a_planner_s_request_all_of_it() -> None:
+    direct, batched = Config(model="openai:x"), Config(model="openai:x", models=ModelUse(batch=True))
+    one, other = (latent_request_size(config, (0.1, 0.2), 1_000, [["call"]]) for config in (direct, batched))
+    assert (one.most_tokens, one.least_cost, one.most_cost) == (
+        other.most_tokens, 2 * other.least_cost, 2 * other.most_cost
+    )  # fmt: skip
+    assert request_size(direct, (0.1, 0.2), 1_000) == request_size(batched, (0.1, 0.2), 1_000)

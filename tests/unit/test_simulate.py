@@ -260,6 +260,9 @@ def test_a_template_is_walked_for_one_instance_and_paid_for_all() -> None:
     assert result["requests"] == {"min": 3, "max": 3}
     assert result["cost"] == {"min": 1.5, "max": 1.5}
     assert [c["run"] for c in combinations(result)] == [["1:think"]]
+    batch = {"model": "scripted:x", "models": {"batch": True}}
+    result = simulate(request([call("think", "†state.name", "†state.a")], *people, **batch), price=lambda _: 0.5)
+    assert result["cost"] == {"min": 0.75, "max": 0.75}
     assert "instance" not in result["calls"][0]
     named = simulate(request([call("think", 1, "†state.a", _instance="person 1")], *people, model="scripted:x"))
     assert "instances" not in named

@@ -29,7 +29,7 @@ from tests.replay.scenarios import RENEWED
 from tests.support import assert_eventually
 from tests.workflow.agents import Agents
 from tests.workflow.conftest import engine_on
-from tests.workflow.foreign import Foreign, Handle, call, came_to
+from tests.workflow.foreign import Foreign, Handle, call, came_to, pending
 from tests.workflow.tools import Gate, echo, refuse
 
 # Every kind of end, tree, decision and continuation; the others are like one of these
@@ -139,6 +139,26 @@ async def test_a_decision_says_what_it_was_about(foreign: Foreign) -> None:
     assert [(e.data["what"], e.call, e.data["by"], e.data["outcome"]) for e in decisions] == [
         ("plan", None, "Ada", "accepted"), ("call", "1:echo", "Ada", "accepted"),
     ]  # fmt: skip
+
+
+async def test_below_an_agent_by_name_a_wait_is_told_and_its_decision_comes_before_what_it_lets_start(
+    server: DevServer, agents: Agents, tmp_path: Path
+) -> None:
+    foreign, plans = agents.foreign, tmp_path / "plans"
+    model = agents.script({"calls": [call("echo", "†state.a", value=1)]}, {"calls": [], "output": "done"})
+    context = [foreign.tool("echo"), {"type": "text", "text": "Say it."}]
+    plans.mkdir()
+    config = {"model": model, "approve": {"calls": ["echo"]}}
+    (plans / "teller.yaml").write_text(json.dumps({"config": config, "context": context}), "utf-8")
+    async with engine_on(server, f"{foreign.queue}-plans", plans=plans) as queue, foreign.serving(echo):
+        handle = await foreign.client.start_workflow("Agent", {"plan": "teller"}, id=foreign.queue, task_queue=queue)
+        await pending(handle)
+        await handle.execute_update("decide", {"decision": "approve", "by": "Ada"})
+        await came_to(handle)
+    events = await read(foreign.client, handle.id)
+    shown = [e for e in events if e.type in ("waitOpened", "decision", "callStarted", "callEnded")]
+    assert [e.type for e in shown] == ["waitOpened", "decision", "callStarted", "callEnded"]
+    assert await read(foreign.client, handle.id, after=shown[1].offset) == events[events.index(shown[1]) + 1 :]
 
 
 async def is_awaiting(handle: Handle, what: str) -> bool:

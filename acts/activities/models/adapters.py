@@ -96,6 +96,7 @@ CODES: Final[dict[str, tuple[bool, str]]] = {
     "modelUnavailable": (True, "the provider failed or is unreachable: a later attempt may succeed"),
     "modelTimeout": (True, "nothing arrived in time: a later attempt may succeed"),
     "modelCut": (True, "the answer broke off: a later attempt may succeed"),
+    "modelCancelled": (False, "somebody cancelled the batch at the provider"),
 }
 # The providers' words for a cause (error type, code, or reason), and the HTTP statuses, which say less
 _WORDS: Final = {
@@ -104,7 +105,9 @@ _WORDS: Final = {
     "modelForbidden": "permission_error accessDeniedException 403",
     "modelUnknown": "not_found_error model_not_found invalid_model 404 410",
     "modelContextFull": "context_length_exceeded request_too_large exceed_context_size_error 413",
-    "modelRateLimit": "rate_limit_error rate_limit_exceeded throttlingException 429",
+    "modelRateLimit": "rate_limit_error rate_limit_exceeded token_limit_exceeded throttlingException 429",
+    "modelTimeout": "batch_expired",
+    "modelCancelled": "batch_cancelled",
     "modelOverloaded": "overloaded_error serviceUnavailableException modelNotReadyException 503 529",
     "modelUnavailable": "408 409",
     "modelRefused": "invalid_prompt content_filter content_policy_violation bio_policy cyber_policy",
@@ -344,7 +347,7 @@ class ResponseStream:
     """One answer. ``finish_reason`` is the provider's word; None: the stream has not ended, or broke off.
 
     ``is_accepted``: the provider has taken the request, so a failure from now on breaks off an answer. ``notes`` say
-    what of the request differs from the settings.
+    what of the request differs from the settings. ``price`` is the part of the list price that it costs.
     """
 
     endpoint: Endpoint
@@ -358,6 +361,7 @@ class ResponseStream:
     finish_reason: str | None = None
     refusal: str | None = None
     is_accepted: bool = False
+    price: float = 1.0
 
     def __post_init__(self) -> None:
         self.restart()
@@ -395,7 +399,8 @@ class ResponseStream:
         """US dollars, or None where the price is unknown. A server may answer with another name for the model."""
         lists, model = self.endpoint.price_lists, self.request.model
         actual = cost_of(lists, self.model or model, self.tokens)
-        return cost_of(lists, model, self.tokens) if actual is None else actual
+        cost = cost_of(lists, model, self.tokens) if actual is None else actual
+        return None if cost is None else self.price * cost
 
     def usage(self) -> dict[str, Any]:
         """The fields of a ModelError about the answer: tokens, cost and text."""
@@ -465,13 +470,20 @@ async def receive(
     stream: ResponseStream, sdk: Any, answer: Awaitable[Any], handle: Callable[[ResponseStream, Any], None]
 ) -> ModelResponse:
     """The answer to a request, of which ``handle`` reads each event. Raises ModelError, also where the SDK raises."""
-    try:
+    with reading_failures(stream, sdk):
         async with await answer as events:
             headers = events.response.headers
             stream.is_accepted, stream.requestId = True, headers.get("request-id") or headers.get("x-request-id")
             async for event in events:
                 handle(stream, event)
         return stream.response()
+
+
+@contextlib.contextmanager
+def reading_failures(stream: ResponseStream, sdk: Any) -> Iterator[None]:
+    """A block that raises ModelError where the SDK raises an error of its own."""
+    try:
+        yield
     except ModelError:
         raise
     except (sdk.APITimeoutError, httpx2.TimeoutException) as error:

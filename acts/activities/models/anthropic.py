@@ -10,13 +10,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import SimpleNamespace
 from typing import Any, Final
 
 import anthropic as sdk
+import httpx2
 
 from acts.activities.models import adapters
 from acts.activities.models.adapters import ResponseStream, count_tokens, dig
-from acts.activities.models.endpoints import Endpoint, is_home
+from acts.activities.models.endpoints import HOMES, Endpoint, is_home
 from acts.activities.models.interface import CallReceiver, ModelRequest, ModelResponse, PromptBlock, TokenCounts
 from acts.planner.notation import File
 from acts.planner.request_estimate import DEFAULT_MAX_OUTPUT_TOKENS
@@ -28,13 +31,24 @@ _MARK: Final = {"cache_control": {"type": "ephemeral"}}
 
 async def ask(request: ModelRequest, on_call: CallReceiver | None, endpoint: Endpoint) -> ModelResponse:
     """One request to an endpoint that speaks Anthropic's API."""
-    client = adapters.get_client(endpoint, request.model, _build_client, _build_cloud_client)
+    stream, body = await prepare(request, on_call, endpoint)
+    answer = get_client(endpoint, request.model).messages.create(**body, stream=True)
+    return await adapters.receive(stream, sdk, answer, _handle_event)
+
+
+def get_client(endpoint: Endpoint, model: str) -> Any:
+    return adapters.get_client(endpoint, model, _build_client, _build_cloud_client)
+
+
+async def prepare(
+    request: ModelRequest, on_call: CallReceiver | None, endpoint: Endpoint
+) -> tuple[ResponseStream, dict[str, Any]]:
+    """The stream that the answer goes to, and the body of the request."""
     stream = await adapters.begin_stream(endpoint, request, on_call, DEFAULT_MAX_OUTPUT_TOKENS)
     if request.temperature is not None:
         left_out = f"temperature {request.temperature:g} was left out: Anthropic's API has none"
         stream.notes = (*stream.notes, left_out)
-    answer = client.messages.create(**_build_body(stream), stream=True)
-    return await adapters.receive(stream, sdk, answer, _handle_event)
+    return stream, _build_body(stream)
 
 
 def _build_client(base: str, key: str | None, token: str | None = None) -> Any:
@@ -109,3 +123,33 @@ def _update_tokens(stream: ResponseStream, usage: Any) -> None:
     output = latest(old.outputTokens, "output_tokens")
     reasoning = latest(old.reasoningTokens, "output_tokens_details", "thinking_tokens")
     stream.tokens = TokenCounts(fresh + reads + writes, output, reads, writes, reasoning)
+
+
+# -- batches -----------------------------------------------------------------------
+
+
+async def create_batch(client: Any, bodies: Mapping[str, Any]) -> str:
+    """Submit these requests, by name; returns the batch's id."""
+    batch = await client.messages.batches.create(requests=[{"custom_id": k, "params": b} for k, b in bodies.items()])
+    return str(batch.id)
+
+
+async def read_batch(client: Any, batch_id: str) -> tuple[dict[str, Any], Any] | None:
+    """The outcomes of a batch by name, and that of the others (None: there is none); None: it has not ended."""
+    if (await client.messages.batches.retrieve(batch_id)).processing_status != "ended":
+        return None
+    return {line.custom_id: line.result async for line in await client.messages.batches.results(batch_id)}, None
+
+
+def read_outcome(stream: ResponseStream, outcome: Any) -> None:
+    """Read an outcome as if it had been streamed. Raises an error of the SDK, or ModelError."""
+    kind, message = dig(outcome, "type"), dig(outcome, "message")
+    if kind == "errored":
+        request = httpx2.Request("POST", HOMES["anthropic"])
+        raise sdk.APIError("the request failed", request, body=outcome.error.to_dict())
+    if kind != "succeeded":
+        raise stream.error("modelTimeout" if kind == "expired" else "modelCancelled", f"in its batch it is {kind}")
+    _handle_event(stream, SimpleNamespace(type="message_start", message=message))
+    for block in message.content:
+        stream.add_text(block.text if block.type == "text" else "")
+    _handle_event(stream, SimpleNamespace(type="message_delta", delta=message, usage=None))

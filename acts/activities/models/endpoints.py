@@ -209,6 +209,13 @@ def find_model(model: str) -> tuple[Endpoint, str]:
     raise ModelError("modelUnknown", text, retryable=False)
 
 
+def lacks_batches(model: str) -> bool:
+    """True for a script, and for a model of a cloud, which has other batches; what is unknown fails when asked."""
+    with contextlib.suppress(ModelError):
+        return (endpoint := find_model(model)[0]).cloud is not None or endpoint.provider not in HOMES
+    return False
+
+
 # All efforts of ``config.effort``, the least first
 EFFORTS: Final = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 _Efforts = tuple[str, ...] | None

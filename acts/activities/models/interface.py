@@ -79,6 +79,16 @@ class ModelRequest:
 
 
 @dataclass(frozen=True, slots=True)
+class BatchItem:
+    """Where a request waits: ``item`` is its name in the ``batch``, submitted ``since`` (Unix time)."""
+
+    model: str
+    batch: str
+    item: str
+    since: float
+
+
+@dataclass(frozen=True, slots=True)
 class TokenCounts:
     """Tokens of one request. ``inputTokens`` includes the cached ones, ``outputTokens`` the reasoning."""
 

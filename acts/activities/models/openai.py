@@ -15,7 +15,10 @@
 from __future__ import annotations
 
 import hashlib
+import json
+from collections.abc import Mapping
 from functools import partial
+from types import SimpleNamespace
 from typing import Any, Final
 
 import httpx2
@@ -37,17 +40,33 @@ _MARK: Final = {"prompt_cache_breakpoint": {"mode": "explicit"}}
 
 async def ask(request: ModelRequest, on_call: CallReceiver | None, endpoint: Endpoint) -> ModelResponse:
     """One request to an endpoint that speaks OpenAI's APIs."""
-    client = adapters.get_client(endpoint, request.model, _build_client, _build_cloud_client)
-    is_at_home = is_home("openai", str(client.base_url))
+    stream, body = await prepare(request, on_call, endpoint)
+    client = get_client(endpoint, request.model)
+    if _is_chat(body):
+        return await adapters.receive(stream, sdk, client.chat.completions.create(**body), _read_chunk)
+    return await adapters.receive(stream, sdk, client.responses.create(**body), _ResponsesReader().read)
+
+
+def get_client(endpoint: Endpoint, model: str) -> Any:
+    return adapters.get_client(endpoint, model, _build_client, _build_cloud_client)
+
+
+def _is_chat(body: Mapping[str, Any]) -> bool:
+    return "messages" in body
+
+
+async def prepare(
+    request: ModelRequest, on_call: CallReceiver | None, endpoint: Endpoint
+) -> tuple[ResponseStream, dict[str, Any]]:
+    """The stream that the answer goes to, and the body of the request."""
+    is_at_home = is_home("openai", str(get_client(endpoint, request.model).base_url))
     is_chat = (endpoint.api or ("responses" if is_at_home else "chat")) == "chat"
     # Azure, Bedrock and Vertex have OpenAI's own models
     is_own = is_at_home or endpoint.cloud is not None
     # A default of ours could exceed the window of a small model, which is an error there
     default_cap = DEFAULT_MAX_OUTPUT_TOKENS if is_own or not is_chat else None
     stream = await adapters.begin_stream(endpoint, request, on_call, default_cap)
-    body = _build_body(stream, is_chat=is_chat, is_own=is_own)
-    create: Any = client.chat.completions.create if is_chat else client.responses.create
-    return await adapters.receive(stream, sdk, create(**body), _read_chunk if is_chat else _ResponsesReader().read)
+    return stream, _build_body(stream, is_chat=is_chat, is_own=is_own)
 
 
 def _build_client(base: str, key: str | None, organization: str | None = None, project: str | None = None) -> Any:
@@ -128,12 +147,13 @@ def _write_file(file: File, *, is_chat: bool) -> dict[str, Any]:
 
 
 def _read_chunk(stream: ResponseStream, chunk: Any) -> None:
-    """A chunk of Chat Completions; the last one has the usage and no choice."""
+    """A chunk of Chat Completions, the last of which has the usage and no choice; or a whole one."""
     stream.model = dig(chunk, "model") or stream.model
     if (usage := dig(chunk, "usage")) is not None:
         stream.tokens = _count_tokens(usage, "prompt_tokens", "completion_tokens")
     for choice in (dig(chunk, "choices") or [])[:1]:
-        refusal, text = dig(choice, "delta", "refusal"), dig(choice, "delta", "content")
+        message = dig(choice, "delta") or dig(choice, "message")
+        refusal, text = dig(message, "refusal"), dig(message, "content")
         if refusal:
             stream.add_refusal(refusal)
         if isinstance(text, str):
@@ -175,9 +195,15 @@ class _ResponsesReader:
 
 
 def _failure(error: Any) -> sdk.APIError:
-    """The error that an event states, as the SDK would raise it."""
-    facts = {"code": dig(error, "code"), "message": dig(error, "message")}
-    return sdk.APIError("the response failed", httpx2.Request("POST", HOMES["openai"]), body=facts)
+    """The error that an event states."""
+    return _api_error({"code": dig(error, "code"), "message": dig(error, "message")})
+
+
+def _api_error(body: Any, status: int | None = None) -> sdk.APIError:
+    """An error as the SDK would raise it."""
+    error: Any = sdk.APIError("the response failed", httpx2.Request("POST", HOMES["openai"]), body=body)
+    error.status_code = status
+    return error  # type: ignore[no-any-return]
 
 
 def _count_tokens(usage: Any, input_name: str, output_name: str) -> TokenCounts:
@@ -186,3 +212,55 @@ def _count_tokens(usage: Any, input_name: str, output_name: str) -> TokenCounts:
     paths = (input_name,), (output_name,), (details, "cached_tokens"), (details, "cache_write_tokens")
     counts = [count_tokens(dig(usage, *path)) for path in (*paths, (f"{output_name}_details", "reasoning_tokens"))]
     return TokenCounts(*counts)
+
+
+# -- batches -----------------------------------------------------------------------
+
+_RUNNING: Final = ("validating", "in_progress", "finalizing", "cancelling")
+
+
+async def create_batch(client: Any, bodies: Mapping[str, Any]) -> str:
+    """Submit these requests, by name; returns the batch's id."""
+    path = "/v1/chat/completions" if _is_chat(next(iter(bodies.values()))) else "/v1/responses"
+    lines = []
+    for name, body in bodies.items():
+        own = {key: value for key, value in body.items() if key not in ("stream", "stream_options")}
+        lines.append(json.dumps({"custom_id": name, "method": "POST", "url": path, "body": own}))
+    file = await client.files.create(file=("requests.jsonl", "\n".join(lines).encode()), purpose="batch")
+    batch = await client.batches.create(input_file_id=file.id, endpoint=path, completion_window="24h")
+    return str(batch.id)
+
+
+async def read_batch(client: Any, batch_id: str) -> tuple[dict[str, Any], Any] | None:
+    """The outcomes of a batch by name, and that of the others (None: there is none); None: it has not ended."""
+    batch = await client.batches.retrieve(batch_id)
+    if batch.status in _RUNNING:
+        return None
+    outcomes: dict[str, Any] = {}
+    for file in filter(None, (batch.output_file_id, batch.error_file_id)):
+        lines = (await client.files.content(file)).content.splitlines()
+        outcomes |= {line["custom_id"]: line for line in map(json.loads, lines)}
+    if batch.status == "completed":
+        return outcomes, None
+    errors = [error.to_dict() for error in dig(batch, "errors", "data") or ()]
+    wrong = errors or {"code": f"batch_{batch.status}", "message": f"the batch is {batch.status}"}
+    return outcomes, {"response": {"status_code": 400}, "error": wrong}
+
+
+def read_outcome(stream: ResponseStream, outcome: Any) -> None:
+    """Read an outcome as if it had been streamed. Raises an error of the SDK, or ModelError."""
+    response = outcome.get("response") or {}
+    status, body, stream.requestId = response.get("status_code"), response.get("body"), response.get("request_id")
+    if outcome.get("error") or status != 200 or not isinstance(body, dict):  # noqa: PLR2004 - of HTTP
+        raise _api_error(outcome.get("error") or body, status)
+    if "choices" in body:
+        _read_chunk(stream, sdk.types.chat.ChatCompletion.construct(**body))
+        return
+    answer: Any = sdk.types.responses.Response.construct(**body)
+    messages = [item for item in answer.output if item.type == "message" and dig(item, "phase") != "commentary"]
+    for part in messages[-1].content if messages else ():
+        if part.type == "refusal":
+            stream.add_refusal(part.refusal)
+        else:
+            stream.add_text(part.text)
+    _ResponsesReader().read(stream, SimpleNamespace(type=f"response.{answer.status}", response=answer))

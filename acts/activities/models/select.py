@@ -18,7 +18,7 @@ from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any, Final
 
-from acts.activities.models.endpoints import find_model
+from acts.activities.models.endpoints import Endpoint, find_model
 from acts.activities.models.interface import CallReceiver, ModelError, ModelRequest, ModelResponse, TokenCounts
 from acts.telemetry import metrics
 from acts.telemetry.tracing import Tracing
@@ -32,11 +32,17 @@ MICRO: Final = 1_000_000
 
 async def ask(model: str, request: ModelRequest, on_call: CallReceiver | None = None) -> ModelResponse:
     """One request to a model; its name at the provider replaces ``request.model``. Raises ModelError."""
-    endpoint, name = find_model(model)
-    adapter = await asyncio.to_thread(importlib.import_module, f"acts.activities.models.{endpoint.provider}")
+    adapter, endpoint, name = await find_adapter(model)
     own = replace(request, model=name)
     provider = _CLOUDS[endpoint.cloud] if endpoint.cloud else endpoint.provider
     return await observe(model, provider, own, adapter.ask(own, on_call, endpoint))
+
+
+async def find_adapter(model: str) -> tuple[Any, Endpoint, str]:
+    """The adapter of a model, its endpoint, and its name there. Raises ModelError: ``modelUnknown``."""
+    endpoint, name = find_model(model)
+    module = f"acts.activities.models.{endpoint.provider}"
+    return await asyncio.to_thread(importlib.import_module, module), endpoint, name
 
 
 async def observe(model: str, provider: str, request: ModelRequest, answer: Awaitable[ModelResponse]) -> ModelResponse:

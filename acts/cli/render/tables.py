@@ -182,7 +182,7 @@ def _forecast(figures: Any) -> str:
         return ""
     prompt, requests = figures.get("prompt"), figures["requests"]
     if prompt and (each := request_cost(str(prompt["model"]), int(prompt["bytes"]))) is not None:
-        figures = {**figures, "cost": {k: round(n * each, 6) for k, n in requests.items()}}
+        figures = {**figures, "cost": {k: round(n * each * prompt.get("part", 1), 6) for k, n in requests.items()}}
     return f": {words.forecast_text(figures)}"
 
 
@@ -560,11 +560,13 @@ def print_simulation(simulation: Mapping[str, Any]) -> None:
     if simulation["outside"]:
         screen.print("may change something outside", style="bold")
         screen.print(f"  {list_names(simulation['outside'], MAX_NAMES)}")
-    combinations = [c for c in outcomes["combinations"] if c["choices"]]
+    combinations = [c for c in outcomes["combinations"] if c["choices"] or "conditions" in c]
     if combinations:
         screen.print("outcomes", style="bold")
     for item in combinations[:MAX_NAMES]:
-        screen.print("  if " + ", ".join(clean(f"{call} → {path}") for call, path in item["choices"].items()))
+        taken = [f"{call} → {path}" for call, path in item["choices"].items()]
+        taken += [f"{call} {'runs' if holds else 'does not run'}" for call, holds in item.get("conditions", {}).items()]
+        screen.print("  if " + clean(", ".join(taken)))
         for key, style in (("run", None), ("skipped", "dim"), ("failed", "red"), ("waiting", None)):
             if item.get(key):
                 screen.print(f"    {key.ljust(8)} {list_names(item[key], MAX_NAMES)}", style=style)

@@ -2,7 +2,7 @@
 // script can read it, this one included; it signs nothing but the subject whose text has the digest that is named.
 "use strict";
 
-const panel = document.getElementById("signing"), shown = JSON.parse(panel.dataset.sign);
+const panel = document.getElementById("signing");
 const file = document.getElementById("key"), signer = document.getElementById("signer");
 const forget = document.getElementById("forget"), said = document.getElementById("said");
 const ALGORITHM = { name: "Ed25519" };
@@ -82,7 +82,7 @@ async function contentOf(form, data) { // what is decided besides yes and no, an
   return [{ output }, { output: await digest(canonical(output)) }];
 }
 
-async function decide(form, word) {
+async function decide(form, word, shown) {
   if (await digest(shown.content) !== shown.subject) throw new Error("what is shown is not what would be signed");
   const data = new FormData(form), [content, digests] = await contentOf(form, data);
   let reason = (data.get("reason") || data.get("note") || "").replace(/\r\n?/g, "\n").trim();
@@ -95,7 +95,19 @@ async function decide(form, word) {
   const sent = { run, wait, version, subject, ...own, ...content, signature: { time, value } };
   const answer = await post("/api/decide", JSON.stringify(sent), { "X-CSRF-Token": panel.dataset.csrf });
   if (!answer.ok) throw new Error(answer.problem);
-  location.replace(panel.dataset.card);
+}
+
+async function approveMany(form) { // each with a signature of its own
+  const boxes = [...form.querySelectorAll("input[name=seen]:checked:enabled")];
+  if (form.elements.count.value.trim() !== `${boxes.length}`) throw new Error(`${boxes.length} are ticked, and the number that you typed is another one`);
+  let problems = "";
+  for (const box of boxes) {
+    try {
+      await decide(form, "approve", JSON.parse(box.dataset.shown));
+      box.disabled = true;
+    } catch (error) { problems += ` ${box.getAttribute("aria-label")}: ${error.message}.`; }
+  }
+  say(`${boxes.filter((box) => box.disabled).length} of ${boxes.length} approved.${problems}`);
 }
 
 const forms = document.querySelectorAll("form[data-sign]");
@@ -103,7 +115,10 @@ forms.forEach((form) => form.addEventListener("submit", (event) => {
   event.preventDefault();
   if (key === null) { say("Choose your key first"); file.focus(); return; }
   say("");
-  decide(form, form.dataset.sign || event.submitter.value).catch((error) => say(`Nothing was sent: ${error.message}`));
+  const word = form.dataset.sign || event.submitter.value;
+  const sent = word === "many" ? approveMany(form)
+    : decide(form, word, JSON.parse(panel.dataset.sign)).then(() => location.replace(panel.dataset.card));
+  sent.catch((error) => say(`Nothing was sent: ${error.message}`));
 }));
 
 (async () => {

@@ -82,9 +82,15 @@ if (form) {
       data.set("step", "check");
       const answer = await fetch("/change", { method: "POST", body: data });
       if (!answer.ok) return;
-      const list = document.getElementById("problems"), problems = (await answer.json()).problems;
-      list.replaceChildren(...problems.map((text) => { const item = document.createElement("li"); item.textContent = text; return item; }));
-      list.hidden = problems.length === 0;
+      const list = document.getElementById("problems"), notes = [...form.querySelectorAll("[data-of]")];
+      let rest = (await answer.json()).problems;
+      for (const note of notes) { // each beside its field
+        const isOwn = (text) => text.split(/: |\//, 1)[0] === note.dataset.of;
+        note.textContent = rest.filter(isOwn).join("; ");
+        rest = rest.filter((text) => !isOwn(text));
+      }
+      list.replaceChildren(...rest.map((text) => { const item = document.createElement("li"); item.textContent = text; return item; }));
+      list.hidden = rest.length === 0;
     }, 400);
   };
   form.addEventListener("input", check);
