@@ -31,9 +31,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from temporalio import activity
-from temporalio.api.enums.v1 import IndexedValueType, WorkerVersioningMode
+from temporalio.api.enums.v1 import IndexedValueType
 from temporalio.api.operatorservice.v1 import ListSearchAttributesRequest
-from temporalio.api.taskqueue.v1 import PollerInfo
 from temporalio.client import Client
 from temporalio.common import RawValue, SearchAttributeKey
 from temporalio.exceptions import ApplicationError
@@ -178,13 +177,6 @@ class Caps:
                 metrics.record(metrics.DAY_COST, limit=name or "all", share=f"{share:.0%}")
                 text = "models have cost %.2f USD today %s, %.0f %% of ACTS_DAY_COST"
                 logger.warning(text, spent, f"for {tag}" if tag else "in all", 100 * spent / limit if limit else 100)
-
-
-def poller_deployment(poller: PollerInfo) -> tuple[str, str]:
-    """The name and the build id of a worker's deployment version; two empty strings for an unversioned one."""
-    options = poller.deployment_options
-    is_versioned = options.worker_versioning_mode == WorkerVersioningMode.WORKER_VERSIONING_MODE_VERSIONED
-    return (options.deployment_name, options.build_id) if is_versioned else ("", "")
 
 
 @activity.defn(name=wire.QUEUES)

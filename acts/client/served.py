@@ -42,7 +42,7 @@ async def ask_worker(client: Client, queue: str, query: dict[str, Any]) -> dict[
                 raise
     except ActivityFailureError as error:
         text = f"no worker has answered within {ANSWER_SECONDS:g} s: {clean(error.__cause__ or error, 200)}"
-        hint = "they may be busy; the Web UI lists who polls the task queue"
+        hint = "they are busy, or have just ended: the server lists a worker for minutes after its last poll"
         raise ClientError(text, hint, is_unavailable=True) from None
     return answer
 

@@ -40,8 +40,9 @@ RPC: Final = timedelta(seconds=10)  # one request, with the retries of the SDK
 STATE_VARIABLE: Final = "ACTS_STATE"
 DEFAULT_STATE: Final = Path(".acts")
 HOST: Final = "127.0.0.1"
+_DEFAULT: Final = "the default"  # where nothing names a server
 NAMESPACE: Final = "default"
-START_WORKER: Final = "start a worker: `acts dev`, or `python -m acts.worker`"
+START_WORKER: Final = "start a worker: `acts worker`, with the settings of this shell"
 
 
 @dataclass(frozen=True)
@@ -125,7 +126,7 @@ def find_target(address: str | None = None) -> ServerTarget:
         source = "TEMPORAL_ADDRESS" if is_variable else "the profile of Temporal's configuration"
         return ServerTarget(address, source, config)
     if (state := marked_state()) is None:
-        source = "the default: TEMPORAL_ADDRESS is not set, and `acts dev` has not run in this folder or above"
+        source = f"{_DEFAULT}: TEMPORAL_ADDRESS is not set, and `acts dev` has not run in this folder or above"
         return ServerTarget(f"{HOST}:7233", source, config)
     if (dev := find_dev_server(state)) is None:
         head = f"the dev server of {clean(state, 300)} is not running, and no other one is taken in its place"
@@ -166,7 +167,9 @@ async def connect(target: ServerTarget | None = None, interceptors: Sequence[Int
 
         cause = clean(connection_problem(error), 200)
     head = f"no Temporal server answers at {clean(target.address, 100)} ({clean(target.source, 200)}): {cause}"
-    hint = "start a server and a worker with `acts dev`, or set TEMPORAL_ADDRESS"
+    hint = "start it, or name another one in TEMPORAL_ADDRESS"
+    if target.source.startswith(_DEFAULT):
+        hint = "start a server and a worker with `acts dev`, or set TEMPORAL_ADDRESS"
     raise ClientError(head, hint, is_unavailable=True)
 
 
@@ -202,21 +205,16 @@ def silent_runtime() -> Runtime:
 
 async def has_pollers(client: Client, queue: str, *, is_for_activities: bool = False) -> bool:
     """False if no worker has polled this queue lately; True if the server cannot tell."""
-    from temporalio.service import RPCError
-
-    try:
-        return bool((await describe_queue(client, queue, is_for_activities=is_for_activities)).pollers)
-    except RPCError:
-        return True
-
-
-async def describe_queue(client: Client, queue: str, *, is_for_activities: bool, **more: Any) -> Any:
     from temporalio.api.enums.v1 import TaskQueueType
     from temporalio.api.taskqueue.v1 import TaskQueue
     from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
+    from temporalio.service import RPCError
 
     type_ = TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY if is_for_activities else TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW
     request = DescribeTaskQueueRequest(
-        namespace=client.namespace, task_queue=TaskQueue(name=queue), task_queue_type=type_, **more
+        namespace=client.namespace, task_queue=TaskQueue(name=queue), task_queue_type=type_
     )
-    return await client.workflow_service.describe_task_queue(request, timeout=RPC)
+    try:
+        return bool((await client.workflow_service.describe_task_queue(request, timeout=RPC)).pollers)
+    except RPCError:
+        return True

@@ -124,13 +124,19 @@ async def find_unused(client: Client, store: ContentStore, grace: timedelta = DE
 
 def has_encoded_reference(message: Message) -> bool:
     """True where a payload, by its metadata, is a reference that cannot be read here; a value is never one."""
+    return any(_ENCODED_REFERENCE in payload.metadata for payload in payloads_of(message))
+
+
+def payloads_of(message: Message) -> Iterator[Payload]:
+    """All payloads in a message of the server, such as an event."""
     if isinstance(message, Payload):
-        return _ENCODED_REFERENCE in message.metadata
+        yield message
+        return
     for _, part in message.ListFields():
         several = part.values() if isinstance(part, Mapping) else part if isinstance(part, Iterable) else [part]
-        if any(isinstance(one, Message) and has_encoded_reference(one) for one in several):
-            return True
-    return False
+        for one in several:
+            if isinstance(one, Message):
+                yield from payloads_of(one)
 
 
 async def delete_unused(store: ContentStore, inventory: Inventory, cutoff: datetime) -> None:

@@ -211,7 +211,7 @@ def read_fields(record: logging.LogRecord) -> dict[str, Any]:
     core = getattr(record, "temporal_log", None)
     if core is not None:
         values = {name: value for name, value in core.fields.items() if isinstance(value, str | int | float | bool)}
-        fields |= {name: v[:MAX_FIELD] if isinstance(v, str) else v for name, v in values.items()}
+        fields |= {_SDK_FIELDS.get(n, n): v[:MAX_FIELD] if isinstance(v, str) else v for n, v in values.items()}
     return fields
 
 

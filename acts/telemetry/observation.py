@@ -221,13 +221,13 @@ class Observation:
             return f"the server does not answer within {ANSWER_SECONDS:g} s"
         except Exception as error:  # noqa: BLE001 - whatever it is, the worker cannot work
             return f"the server does not answer: {type(error).__name__}"
-        return "the server has seen no poll of this worker within two minutes"
+        return "the server knows of no poll of this worker within two minutes; one that has just come back forgot them"
 
 
 async def has_polled(client: Client, task_queue: str, identity: str) -> bool:
     """True when the server has seen a poll of this queue in the last two minutes, by who ends in this identity."""
     # One kind is enough: a worker whose slots for Activities are all in use polls for workflow tasks only
-    for kind in (TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW, TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY):
+    for kind in KINDS.values():
         pollers = await read_pollers(client, task_queue, kind)
         polls = [poller.last_access_time.seconds for poller in pollers if poller.identity.endswith(identity)]
         if time.time() - max(polls, default=0) < MAX_POLL_SECONDS:
@@ -239,10 +239,10 @@ async def read_pollers(
     client: Client, queue: str, kind: TaskQueueType.ValueType = TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY
 ) -> Sequence[PollerInfo]:
     """Who polls a task queue, for activities by default. Raises RPCError: the server does not say."""
-    return (await _describe_queue(client, queue, kind)).pollers
+    return (await describe_queue(client, queue, kind)).pollers
 
 
-async def _describe_queue(
+async def describe_queue(
     client: Client, queue: str, kind: TaskQueueType.ValueType, *, has_stats: bool = False
 ) -> DescribeTaskQueueResponse:
     request = DescribeTaskQueueRequest(
@@ -255,7 +255,7 @@ async def _describe_queue(
 # `acts doctor` says the same, once. The server alone is asked, never a run: one whose workers are gone answers nothing
 ROUND_SECONDS: Final = 15.0  # as often as Prometheus comes
 COUNT_ROUNDS: Final = 2  # runs are counted half as often: each count is work for the database
-_KINDS: Final = {
+KINDS: Final = {
     "workflow": TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW, "activity": TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY,
 }  # fmt: skip
 WAITING_RUNS: Final = "ActsWaiting > 0 AND ExecutionStatus = 'Running'"
@@ -264,7 +264,7 @@ SINCE: Final = SearchAttributeKey.for_datetime("ActsWaitingSince")
 MAX_LISTED: Final = 1_000
 # Runs that have waited for longer are looked for first, in case that more wait than are listed
 AGES: Final = (timedelta(days=7), timedelta(days=1), timedelta(hours=1), timedelta())
-_AWAY: Final = (RPCStatusCode.UNAVAILABLE, RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED)
+AWAY: Final = (RPCStatusCode.UNAVAILABLE, RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED)
 
 
 async def watch_server(client: Client, queue: str) -> None:
@@ -279,8 +279,8 @@ async def watch_server(client: Client, queue: str) -> None:
 async def record_queue(client: Client, queue: str) -> None:
     """Record whether the server answers, who polls the queue, and how many tasks wait in it."""
     try:
-        for kind, number in _KINDS.items():
-            answer = await _describe_queue(client, queue, number, has_stats=True)
+        for kind, number in KINDS.items():
+            answer = await describe_queue(client, queue, number, has_stats=True)
             latest = time.time() - MAX_POLL_SECONDS
             polling = sum(poller.last_access_time.seconds > latest for poller in answer.pollers)
             metrics.record(metrics.POLLERS, polling, kind=kind)
@@ -288,7 +288,7 @@ async def record_queue(client: Client, queue: str) -> None:
             metrics.record(metrics.BACKLOG_AGE, answer.stats.approximate_backlog_age.ToSeconds(), kind=kind)
         metrics.record(metrics.SERVER_REACHABLE, 1)
     except RPCError as error:
-        metrics.record(metrics.SERVER_REACHABLE, error.status not in _AWAY)
+        metrics.record(metrics.SERVER_REACHABLE, error.status not in AWAY)
 
 
 async def record_runs(client: Client) -> None:

@@ -128,8 +128,9 @@ def _describe_state(call: Mapping[str, Any]) -> str:
         return f'waits for a worker of the task queue "{call["taskQueue"]}"'
     worker = f", at {call['worker']}" if call.get("worker") else ""
     if call.get("attempt"):
-        when = f", next try at {call['nextTry'][11:19]} UTC" if call.get("nextTry") else ""
-        return f"attempt {call['attempt']}{when}, after: {call.get('lastFailure') or 'a failure'}{worker}"
+        after = f", after: {call.get('lastFailure') or 'a failure'}"  # of another worker than that of a next attempt
+        state = f", next try at {call['nextTry'][11:19]} UTC{after}{worker}" if call.get("nextTry") else worker + after
+        return f"attempt {call['attempt']}{state}"
     if call.get("seconds"):
         return f"runs for {call['seconds']:,} s{worker}"
     return element_counts_text(call.get("elements"))

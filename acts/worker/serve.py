@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
 from temporalio.client import Client
-from temporalio.service import RPCError, RPCStatusCode
+from temporalio.service import RPCError
 from temporalio.worker import FixedSizeSlotSupplier, Worker, WorkerTuner
 
 from acts.activities.registry import Registry, activity_name, from_environment
@@ -38,7 +38,7 @@ from acts.payloads.converter import activity_converter
 from acts.telemetry import metrics
 from acts.telemetry.failures import connection_problem
 from acts.telemetry.logs import LogGuard, announce, configure_logs
-from acts.telemetry.observation import Observation
+from acts.telemetry.observation import AWAY, Observation
 from acts.worker.event_server import EventServer
 from acts.worker.interceptors import limited_queue
 from acts.worker.plugin import Plugin, engine_converter, replace_private
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 
 # Names the file that the start is reported to, instead of a line in the log: for ``acts dev``
 START_REPORT: Final = "ACTS_START_REPORT"
-MIN_STOP_SECONDS: Final = 1.0  # a stop without patience still lets the server know of it
+MIN_STOP_SECONDS: Final = 2.0  # a stop without patience still gives calls back, and lets the server know of it
 # Threads of workflow tasks: slots bound how many work at once, and those left behind by stuck tasks come on top
 TASK_THREADS: Final = 100
 LOCAL_ACTIVITIES: Final = 100  # at once: the SDK's own default
@@ -106,7 +106,6 @@ class Watches:
 
 # Between two attempts to reach a server that is away at the start
 RETRY_SECONDS: Final = 1.0
-_AWAY: Final = (RPCStatusCode.UNAVAILABLE, RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED)
 # In what the SDK's core says of an attempt to connect: the server is there, and will not have this client
 _NO_WAITING: Final = ("ertificate", "Unauthenticated", "PermissionDenied", "InvalidArgument")
 
@@ -177,7 +176,7 @@ async def wait_for_server(runtime: Runtime | None, stop: threading.Event, form: 
             request = DescribeNamespaceRequest(namespace=client.namespace)
             await client.workflow_service.describe_namespace(request, timeout=RPC)
         except RPCError as error:
-            if error.status not in _AWAY:
+            if error.status not in AWAY:
                 raise explain_rpc_error(error, describe_server(client)) from None
             problem = error.message
         except (RuntimeError, ValueError) as error:
@@ -241,9 +240,7 @@ def build(
         max_heartbeat_throttle_interval=timedelta(seconds=1),
         default_heartbeat_throttle_interval=timedelta(seconds=1),
         # The rest is for reporting the Activities that are cut off
-        graceful_shutdown_timeout=timedelta(
-            seconds=max(0.75 * settings.shutdown_seconds, settings.shutdown_seconds - 2.0)
-        ),
+        graceful_shutdown_timeout=timedelta(seconds=max(settings.shutdown_seconds / 2, settings.shutdown_seconds - 2)),
     )
     # Activities and workflow tasks can wait for a storage for different times
     replace_private(worker, "_activity_worker", "_data_converter", activity_converter)
@@ -338,13 +335,18 @@ def freeze_imports() -> None:
 
 def run_until_signal(settings: Settings, registry: Registry) -> None:
     """Serve in a thread of its own: the main thread is left to signals, which nothing delays."""
-    stop = threading.Event()
+    stop, limit = threading.Event(), max(settings.shutdown_seconds, MIN_STOP_SECONDS)
+
+    def give_up() -> None:
+        text = f"acts worker: it has not stopped within {limit:g} s, as when the server does not answer, and is ended; "
+        announce(f"{text}calls that still ran begin again when their heartbeat is missed", settings.log, logging.ERROR)
+        os._exit(1)
 
     def request_stop(_number: int, _frame: object) -> None:
         if not stop.is_set():
-            # Threads of Tools cannot be stopped, and the interpreter waits for them at its end. This ends the process,
-            # with the stacks of all threads, even while C code holds the interpreter lock
-            faulthandler.dump_traceback_later(max(settings.shutdown_seconds, MIN_STOP_SECONDS), exit=True)
+            threading.Timer(limit, give_up).start()
+            # It cannot while C code holds the interpreter lock: this ends the process then, with all stacks
+            faulthandler.dump_traceback_later(limit + 1, exit=True)
             stop.set()
 
     def run() -> None:
@@ -357,7 +359,7 @@ def run_until_signal(settings: Settings, registry: Registry) -> None:
 
 
 def main() -> int:
-    """Run the worker. Exit codes: 0 after a stop, 2 for invalid settings, 3 without a server."""
+    """Run the worker. Exit codes: 0 after a stop, 1 after one that took too long, 2: settings, 3: no server."""
     logs = LogSettings.model_construct()
     try:
         logs = LogSettings.from_environment()

@@ -40,6 +40,7 @@ from temporalio.worker._command_aware_visitor import CommandAwarePayloadVisitor
 from acts.language.wire import MAX_PAYLOAD_BYTES
 from acts.payloads.codec import UnknownKey
 from acts.payloads.stores import StorageError, StorageUnavailable
+from acts.telemetry.logs import current_call
 from acts.worker.watch import Activated, MemoryWatch, WorkflowWatch, is_eviction
 from acts.workflows.payloads import LOST, is_storing, lost_patch, lost_value
 
@@ -555,7 +556,19 @@ def visit_payloads_our_way() -> None:
         if visit is None:
             raise RuntimeError(f"this version of temporalio has no bridge.worker.{name}; 1.35 has it")
         if not hasattr(visit, "__wrapped__"):
-            setattr(sdk, name, functools.wraps(visit)(partial(_visit_if_needed, visit)))
+            setattr(sdk, name, functools.wraps(visit)(partial(_visit, visit)))
+
+
+async def _visit(visit: Callable[..., Awaitable[Any]], message: Any, converter: DataConverter, **more: Any) -> Any:
+    """Visit the payloads of a task; where one cannot be read, the log lines of that have the ids of the run."""
+    try:
+        return await _visit_if_needed(visit, message, converter, **more)
+    except Exception:
+        starts = [job.initialize_workflow for job in getattr(message, "jobs", ())]
+        contexts = [*starts, getattr(converter, "_ca_workflow_context", None)]  # the second of a run in the cache
+        names = [found.workflow_id for found in contexts if found is not None and found.workflow_id]
+        current_call.set({"run": names[0] if names else "unknown", "runId": message.run_id})
+        raise
 
 
 async def _visit_if_needed(

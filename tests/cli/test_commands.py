@@ -165,5 +165,5 @@ def test_without_a_server_the_exit_code_is_3_and_a_hint_says_what_to_do(argument
     done = run_acts(*arguments, cwd=tmp_path, TEMPORAL_ADDRESS="127.0.0.1:1")
     assert done.returncode == 3
     assert "no Temporal server answers at 127.0.0.1:1 (TEMPORAL_ADDRESS): Connection refused" in done.stderr
-    assert "acts dev" in done.stderr
+    assert "start it, or name another one in TEMPORAL_ADDRESS" in done.stderr
     assert done.stdout == ""

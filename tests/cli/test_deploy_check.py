@@ -12,12 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from temporalio.api.common.v1 import Payload
 from temporalio.client import Client, WorkflowHistory
 from temporalio.worker import Worker
 
 import acts as engine
 from acts.cli.commands import operations as replaying
 from acts.cli.commands.operations import open_runs_query
+from acts.payloads.codec import CIPHER, CIPHER_KEY, ENCODING, KEY_ID
 from tests.cli.conftest import Acts, new_name, wait_for_approvals, wait_for_listing
 
 OTHER = "Nondeterminism error: Activity id of scheduled event"
@@ -137,6 +139,17 @@ def history(id_: str, change: Any = None, events: int | None = None) -> Workflow
     text = (HISTORIES / "join.json").read_text("utf-8")
     whole = replaying.read_history(change(text) if change else text, id_)
     return WorkflowHistory(id_, whole.events[:events])
+
+
+@pytest.mark.parametrize("events", [3, None])
+async def test_a_run_that_the_keys_here_do_not_open_does_not_replay_whether_it_has_begun_or_not(
+    events: int | None,
+) -> None:
+    locked = history("locked", events=events)
+    (start,) = locked.events[0].workflow_execution_started_event_attributes.input.payloads
+    start.CopyFrom(Payload(metadata={"encoding": ENCODING, CIPHER_KEY: CIPHER, KEY_ID: b"k1"}, data=bytes(40)))
+    [(id_, error)] = await replayed(locked)
+    assert (id_, "a payload is encrypted with the key 'k1'" in str(error)) == ("locked", True)
 
 
 async def test_a_history_replays_a_changed_one_does_not_and_a_fresh_one_has_nothing_to_replay() -> None:

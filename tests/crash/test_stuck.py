@@ -17,12 +17,12 @@ import pytest
 from temporalio.client import Client, WorkflowFailureError, WorkflowHandle
 from temporalio.exceptions import ApplicationError
 
-from acts.cli.dev.temporal_server import DevServer
+from acts.cli.dev.temporal_server import DevServer, dev_server
 from tests.support import assert_eventually
 
 Json = Any
 ROOT = Path(__file__).parents[2]
-SHUTDOWN_SECONDS = 2
+SHUTDOWN_SECONDS = 4
 WATCHDOG_SECONDS = 4
 # A tenth of what the blocking tools sleep: nobody waited for them. A lost workflow task alone takes 15 s
 SOON = 60.0
@@ -92,7 +92,23 @@ async def test_a_tool_that_blocks_stops_no_other_run_and_no_stop(server: DevServ
     await victim.logs("tool block_loop of run", "tests/crash/blockers.py", "in block_loop")
     await neighbour_completes(client, victim)
     victim.process.send_signal(signal.SIGTERM)
-    assert await victim.end() == 1
+    assert await victim.end() == 0
+    assert victim.text().count("WorkerStopped: the worker is stopping") == 2
+    assert "most recent call first" not in victim.text()  # no stacks of threads
+
+
+@pytest.mark.long
+async def test_a_stop_that_the_server_holds_up_ends_in_time_with_one_line(tmp_path: Path) -> None:
+    with dev_server(ui=False) as server:
+        victim = Victim(server, tmp_path)
+        await victim.logs("acts worker: task queue")
+        os.kill(server.pid, signal.SIGSTOP)
+        victim.process.send_signal(signal.SIGTERM)
+        code = await victim.end()
+        os.kill(server.pid, signal.SIGCONT)
+    assert code == 1
+    assert "it has not stopped within 4 s" in victim.text()
+    assert "most recent call first" not in victim.text()
 
 
 @pytest.mark.long

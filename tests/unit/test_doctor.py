@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from temporalio.api.deployment.v1 import WorkerDeploymentOptions
 from temporalio.api.enums.v1 import WorkerVersioningMode
@@ -9,7 +11,7 @@ from temporalio.api.taskqueue.v1 import PollerInfo
 
 from acts.activities.registry import load
 from acts.cli.commands import operations as doctor
-from acts.cli.commands.operations import judge_backlog, judge_deployment, judge_workers
+from acts.cli.commands.operations import describe_poller, judge_backlog, judge_deployment, judge_workers
 
 VARIABLES = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "OPENAI_API_KEY", "ACTS_MODELS", "ACTS_ACTIVITIES")
 
@@ -21,11 +23,13 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     return monkeypatch
 
 
-def poller(digest: str, number: int = 1, build: str = "") -> PollerInfo:
+def poller(digest: str, number: int = 1, build: str = "", age: float = 0.0) -> PollerInfo:
     mode = WorkerVersioningMode.WORKER_VERSIONING_MODE_VERSIONED if build else 0
     options = WorkerDeploymentOptions(deployment_name="acts", build_id=build, worker_versioning_mode=mode)
     identity = f"acts/{digest} {number}@host" if digest else f"{number}@host"
-    return PollerInfo(identity=identity, deployment_options=options)
+    found = PollerInfo(identity=identity, deployment_options=options)
+    found.last_access_time.FromMilliseconds(round((time.time() - age) * 1000))
+    return found
 
 
 @pytest.mark.parametrize(
@@ -44,27 +48,31 @@ def test_workers_are_counted_by_their_tools(pollers: list[PollerInfo], level: st
     assert words in finding.text
 
 
+def test_a_worker_that_is_gone_is_named_with_its_version_and_when_it_polled_last() -> None:
+    assert (
+        describe_poller(poller("aaaaaaaa", 7, "2", 45))
+        == "acts/aaaaaaaa 7@host (version 2 of deployment 'acts'), 45 s ago"
+    )
+    assert describe_poller(poller("", 7, age=45)) == "7@host, 45 s ago"
+
+
 def test_a_backlog_counts_when_it_lasts() -> None:
     assert [judge_backlog(*row).level for row in ((0, 0.0), (2_000, 5.0), (3, 61.0))] == ["ok", "ok", "warn"]
 
 
 @pytest.mark.parametrize(
-    ("current", "builds", "has_unversioned", "level", "words"),
+    ("current", "builds", "unversioned", "level", "words"),
     [
-        ("2", {"1", "2"}, False, "ok", "new runs go to version 2 of deployment 'acts'; 1, 2 poll"),
-        ("3", {"1", "2"}, False, "fail", "version 3 of deployment 'acts' is current and no worker of it polls"),
-        ("", {"1"}, False, "fail", "no current version; 1 poll: new runs wait for ever"),
-        ("", {"1"}, True, "warn", "new runs go to unversioned workers"),
+        ("2", {"1", "2"}, "", "ok", "new runs go to version 2 of deployment 'acts'; 1, 2 poll"),
+        ("3", {"1", "2"}, "", "fail", "version 3 of deployment 'acts' is current and no worker of it polls"),
+        ("", {"1"}, "", "fail", "no current version; 1 poll: new runs wait for ever"),
+        ("", {"1"}, "7@host, 45 s ago", "warn", "new runs go to unversioned workers (7@host, 45 s ago)"),
     ],
 )
 def test_a_deployment_without_a_current_version_that_polls_fails(
-    current: str,
-    builds: set[str],
-    has_unversioned: bool,  # noqa: FBT001 - a column of the table
-    level: str,
-    words: str,
+    current: str, builds: set[str], unversioned: str, level: str, words: str
 ) -> None:
-    finding = judge_deployment("acts", current, builds, has_unversioned=has_unversioned)
+    finding = judge_deployment("acts", current, builds, unversioned)
     assert finding.level == level
     assert words in finding.text
     assert level == "ok" or "--deployment-name acts --build-id" in finding.hint

@@ -179,6 +179,13 @@ def test_the_page_and_the_status_count_elements_and_say_why_a_call_was_skipped()
     assert "`2:close`: `_when does not hold: †state.open == true`" in PlanView(run).page()
 
 
+def test_the_worker_of_an_attempt_is_not_blamed_for_the_failure_of_the_one_before() -> None:
+    running = {"attempt": 2, "lastFailure": "[busy] not yet", "worker": "7@b"}
+    assert describe_call(running) == "attempt 2, at 7@b, after: [busy] not yet"
+    waiting = {**running, "nextTry": "2026-01-31T12:00:00Z", "worker": "7@a"}
+    assert describe_call(waiting) == "attempt 2, next try at 12:00:00 UTC, after: [busy] not yet, at 7@a"
+
+
 def test_one_approval_for_all_elements_says_how_many_and_shows_the_list() -> None:
     run = waiting(LISTED_REFUND)
     (wait,) = run.approvals.pending

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import logging
 from dataclasses import replace
 from typing import Any
 
@@ -21,6 +22,7 @@ from acts.payloads.codec import CIPHER, CIPHER_KEY, ENCODING, KEY_ID, LockedCode
 from acts.payloads.converter import ContentDriver
 from acts.payloads.storage_gc import has_encoded_reference
 from acts.payloads.stores import FolderStore
+from acts.telemetry.logs import read_fields
 from acts.worker.slots import _STORED, _UNREADABLE, visit_payloads_our_way
 from acts.workflows import payloads
 from acts.workflows.payloads import LOST, lost_patch
@@ -75,6 +77,17 @@ def test_plain_payloads_pass_without_a_visit(converter: DataConverter, monkeypat
 def test_an_encrypted_payload_is_refused_without_keys() -> None:
     with pytest.raises(UnknownKey):
         decode(ENCRYPTED, WITHOUT_KEYS)
+
+
+async def test_the_log_lines_of_a_task_that_cannot_be_decrypted_have_the_ids_of_its_run() -> None:
+    activation = WorkflowActivation(run_id="019a")
+    start = activation.jobs.add().initialize_workflow
+    start.workflow_id = "order-7"
+    start.arguments.append(ENCRYPTED)
+    with pytest.raises(UnknownKey):
+        await sdk.decode_activation(activation, WITHOUT_KEYS, decode_headers=False, storage_concurrency_limit=1)
+    line = logging.LogRecord("temporalio", logging.ERROR, "", 0, "Failed handling activation", (), None)
+    assert read_fields(line) == {"run": "order-7", "runId": "019a"}
 
 
 REFERENCES = st.builds(

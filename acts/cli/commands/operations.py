@@ -32,6 +32,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from rich.filesize import decimal
 from rich.text import Text
+from temporalio.api.enums.v1 import WorkerVersioningMode
 from temporalio.api.operatorservice.v1 import AddSearchAttributesRequest
 from temporalio.api.taskqueue.v1 import PollerInfo
 from temporalio.api.workflowservice import v1 as requests
@@ -42,7 +43,7 @@ from acts.activities.models import endpoints, select
 from acts.activities.models.interface import ModelRequest, ModelTurn, PromptBlock
 from acts.activities.registry import Registry
 from acts.activities.registry import from_environment as registry_from_environment
-from acts.activities.run_setup import poller_deployment, registered_types, value_type
+from acts.activities.run_setup import registered_types, value_type
 from acts.cli import console as cli
 from acts.cli.console import clean, command_error, console, count_text, option, print_err, print_json, print_message
 from acts.cli.text.preflight import load_registry
@@ -51,15 +52,16 @@ from acts.client import server
 from acts.client.client_errors import ClientError
 from acts.client.notices import Notifier
 from acts.client.run_reader import ALL_TYPES, RunReader, activity_facts, open_run, quote
+from acts.client.served import ask_worker
 from acts.client.server import RPC, START_WORKER
 from acts.machines.plan_run import PlanRun
 from acts.payloads import codec as payload_codec
 from acts.payloads.codec_server import TOKEN_VARIABLE, create_server
 from acts.payloads.converter import VARIABLE as STORAGE
 from acts.payloads.converter import client_converter, driver_from_environment
-from acts.payloads.storage_gc import Inventory, delete_unused, find_objection, find_unused, total_size
+from acts.payloads.storage_gc import Inventory, delete_unused, find_objection, find_unused, payloads_of, total_size
 from acts.payloads.stores import ContentStore, sha256
-from acts.telemetry.observation import FAILING_RUNS
+from acts.telemetry.observation import FAILING_RUNS, KINDS, MAX_POLL_SECONDS, describe_queue, read_pollers
 from acts.tree.search_attributes import TYPES
 from acts.views.run_views import CurrentTools, PlanView
 from acts.views.text import describe_call
@@ -69,10 +71,9 @@ _MARKS: Final = {"ok": ("✓", "green"), "warn": ("!", "bold yellow"), "fail": (
 _KEYS: Final = {"anthropic": ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"), "openai": ("OPENAI_API_KEY",)}
 MIN_RETENTION_DAYS: Final = 3  # ended runs are gone after it: a weekend should not be longer
 _DIGEST: Final = re.compile(r"^acts/([0-9a-f]{8}) ")
-_ALIVE_SECONDS: Final = 90.0  # a poll lasts a minute; the server lists who polled within five
 _ASK_SECONDS: Final = 60.0
-_MAX_OPEN: Final = 50  # runs whose Activities the doctor asks for, a request each, and the Calls that it names
-_MAX_CALLS: Final = 5
+_MAX_OPEN: Final = 50  # runs whose Activities the doctor asks for, a request each
+_MAX_LISTED: Final = 5  # Calls, and workers
 MAX_BACKLOG_SECONDS: Final = 60.0  # work that waits for a free slot for so long is no burst any more
 WEB_UI: Final = ("http://localhost:8233", "http://127.0.0.1:8233")  # of `acts dev` and `temporal server start-dev`
 # Below this, a program that has stored a value and not yet reported it could lose it
@@ -295,21 +296,18 @@ async def check_calls(client: Client, _queue: str) -> list[Finding]:
                 lines.append(clean(f"{info.id} {item.activity_id}: {describe_call(facts)}", 300))
     if not lines:
         return [ok("no call runs for more than a minute, or is tried again")]
-    more = [f"… and {len(lines) - _MAX_CALLS:,} more"] if len(lines) > _MAX_CALLS else []
-    return [
-        warn(f"{count_text(len(lines), 'call')} run long or are tried again", "; ".join([*lines[:_MAX_CALLS], *more]))
-    ]
+    more = [f"… and {len(lines) - _MAX_LISTED:,} more"] if len(lines) > _MAX_LISTED else []
+    text = f"{count_text(len(lines), 'call')} run long or are tried again"
+    return [warn(text, "; ".join([*lines[:_MAX_LISTED], *more]))]
 
 
 async def check_workers(client: Client, name: str) -> list[Finding]:
-    by_identity: dict[str, PollerInfo] = {}
-    for is_for_activities in (False, True):
-        queue = await server.describe_queue(client, name, is_for_activities=is_for_activities)
-        latest = time.time() - _ALIVE_SECONDS
-        by_identity |= {p.identity: p for p in queue.pollers if p.last_access_time.ToSeconds() > latest}
-    pollers = list(by_identity.values())
+    polls = [p for kind in KINDS.values() for p in await read_pollers(client, name, kind)]
+    polls.sort(key=poll_age, reverse=True)
+    pollers = list({p.identity: p for p in polls if poll_age(p) < MAX_POLL_SECONDS}.values())
     if not pollers:
-        return [fail(f"no worker polls the task queue {name!r}: runs wait for one", START_WORKER)]
+        gone = f"; the last was {describe_poller(polls[-1])}" if polls else ""
+        return [fail(f"no worker polls the task queue {name!r}: runs wait for one{gone}", START_WORKER)]
     findings = judge_workers(name, pollers, registry_from_environment())
     for deployment in sorted({poller_deployment(p)[0] for p in pollers} - {""}):
         request = requests.DescribeWorkerDeploymentRequest(namespace=client.namespace, deployment_name=deployment)
@@ -321,9 +319,33 @@ async def check_workers(client: Client, name: str) -> list[Finding]:
             continue
         current = answer.worker_deployment_info.routing_config.current_deployment_version.build_id
         builds = {build for of, build in map(poller_deployment, pollers) if of == deployment}
-        has_unversioned = any(poller_deployment(p) == ("", "") for p in pollers)
-        findings.append(judge_deployment(deployment, current, builds, has_unversioned=has_unversioned))
+        unversioned = next((describe_poller(p) for p in pollers if poller_deployment(p) == ("", "")), "")
+        findings.append(judge_deployment(deployment, current, builds, unversioned))
+    if all(finding.level != "fail" for finding in findings):
+        try:
+            await ask_worker(client, name, {"only": "plans"})
+        except ClientError as error:
+            text = f"{error.head}; last polls: {', '.join(map(describe_poller, pollers[-_MAX_LISTED:]))}"
+            findings.append(warn(text, error.hint))
     return findings
+
+
+def poll_age(poller: PollerInfo) -> float:
+    """Seconds since the poll began."""
+    return time.time() - poller.last_access_time.ToMilliseconds() / 1000
+
+
+def poller_deployment(poller: PollerInfo) -> tuple[str, str]:
+    """The name and the build id of a worker's deployment version; two empty strings for an unversioned one."""
+    options = poller.deployment_options
+    is_versioned = options.worker_versioning_mode == WorkerVersioningMode.WORKER_VERSIONING_MODE_VERSIONED
+    return (options.deployment_name, options.build_id) if is_versioned else ("", "")
+
+
+def describe_poller(poller: PollerInfo) -> str:
+    name, build = poller_deployment(poller)
+    version = f" (version {build} of deployment {name!r})" if build else ""
+    return clean(f"{poller.identity}{version}, {poll_age(poller):.0f} s ago", 300)
 
 
 def judge_workers(name: str, pollers: Sequence[PollerInfo], registry: Registry) -> list[Finding]:
@@ -342,13 +364,13 @@ def judge_workers(name: str, pollers: Sequence[PollerInfo], registry: Registry) 
     return findings
 
 
-def judge_deployment(name: str, current: str, builds: Iterable[str], *, has_unversioned: bool) -> Finding:
-    """What a deployment's current build and the builds that poll mean for new runs; ``current`` "": there is none."""
+def judge_deployment(name: str, current: str, builds: Iterable[str], unversioned: str) -> Finding:
+    """What a deployment's current build (if any), the builds that poll, and a poller without any, mean for new runs."""
     polling = ", ".join(sorted(builds))
     command = f"temporal worker deployment set-current-version --deployment-name {shlex.quote(name)} --build-id BUILD"
     if not current:
         text = f"deployment {name!r} has no current version; {polling} poll"
-        what, add = ("go to unversioned workers", warn) if has_unversioned else ("wait for ever", fail)
+        what, add = (f"go to unversioned workers ({unversioned})", warn) if unversioned else ("wait for ever", fail)
         return add(f"{text}: new runs {what}", f"make one current: {command}")
     if current not in set(builds):
         text = f"version {current} of deployment {name!r} is current and no worker of it polls: new runs wait"
@@ -357,7 +379,7 @@ def judge_deployment(name: str, current: str, builds: Iterable[str], *, has_unve
 
 
 async def check_backlog(client: Client, name: str) -> list[Finding]:
-    stats = (await server.describe_queue(client, name, is_for_activities=True, report_stats=True)).stats
+    stats = (await describe_queue(client, name, KINDS["activity"], has_stats=True)).stats
     return [judge_backlog(stats.approximate_backlog_count, stats.approximate_backlog_age.ToSeconds())]
 
 
@@ -379,8 +401,8 @@ SHELL_CHECKS: Final = {  # each with what to do if it breaks
 }  # fmt: skip
 SERVER_CHECKS: Final = {
     "server": check_server, "namespace": check_namespace, "search attributes": check_search_attributes,
-    "workers": check_workers, "backlog": check_backlog, "runs": check_runs,
-    "calls": check_calls,
+    "backlog": check_backlog, "workers": check_workers, "runs": check_runs,
+    "calls": check_calls,  # the backlog comes first: workers that do not answer make one
 }  # fmt: skip
 
 
@@ -649,8 +671,8 @@ async def replay_histories(
 ) -> AsyncIterator[dict[str, Any]]:
     """Replay one history after the other; each is in memory only while it is replayed: see ``_verdict``.
 
-    Where no workflow task has begun, nothing was decided yet: such a history replays. ``toolChanges`` are those of the
-    Tools that are loaded here: ``[{call, text, fits}]``, of Calls that have not started.
+    Where no workflow task has begun, nothing was decided yet: such a history replays if it can be decrypted.
+    ``toolChanges`` are those of the Tools that are loaded here: ``[{call, text, fits}]``, of Calls not yet started.
     """
     from acts.worker import plugin
 
@@ -660,14 +682,20 @@ async def replay_histories(
     schemas, served = load_registry() if compares_tools else ({}, ())
     current = CurrentTools(schemas, served) if schemas else None  # none are loaded here: nothing is known of them
     logging.getLogger("temporalio").setLevel(logging.CRITICAL + 1)
-    fresh: list[WorkflowHistory] = []
+    codec = payload_codec.codec_from_environment()
+    decided: list[dict[str, Any]] = []
 
     async def begun() -> AsyncIterator[WorkflowHistory]:
         async for history in histories:
-            if any(event.HasField("workflow_task_started_event_attributes") for event in history.events):
+            failure = None
+            try:  # the replayer tells nothing of what fails in the last task
+                await codec.decode([payload for event in history.events for payload in payloads_of(event)])
+            except payload_codec.CodecError as error:
+                failure = error
+            if not failure and any(e.HasField("workflow_task_started_event_attributes") for e in history.events):
                 yield history
-            else:  # the replayer would wait for a task for ever
-                fresh.append(history)
+            else:  # without a task, the replayer would wait for one for ever
+                decided.append(_verdict(history, failure))
 
     async with replayer.workflow_replay_iterator(begun()) as results:
         async for result in results:
@@ -678,8 +706,8 @@ async def replay_histories(
                 verdict["toolChanges"] = [{"call": c.call, "text": c.text, "fits": c.fits} for c in changes]
             yield verdict
             capture.instance = None
-    for history in fresh:
-        yield _verdict(history, None)
+    for verdict in decided:
+        yield verdict
 
 
 def read_history(text: str, source: str) -> WorkflowHistory:

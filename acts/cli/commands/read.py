@@ -229,7 +229,7 @@ def _show_running(info: WorkflowExecutionDescription, status: Mapping[str, Any] 
         hint = "the server begins a failed workflow task again, as long as it takes; the worker's log says more"
         cli.print_message(obstacle, hint=hint)
     elif status is None:
-        print_err("no worker answers, so its calls are unknown; it continues as soon as one runs: `acts dev`")
+        print_err("no worker answers, so its calls are unknown; it continues as soon as one runs: `acts worker`")
 
 
 async def _show_instance(

@@ -293,8 +293,7 @@ async def start_and_wait(
     queue = server.task_queue()
     if not await server.has_pollers(client, queue):
         text = f'no worker serves the task queue "{queue}" at {target.address} yet'
-        hint = f"the run waits for one: `acts dev`, or `python -m acts.worker` with TEMPORAL_ADDRESS={target.address}"
-        cli.print_message(text, hint=hint, severity="warning")
+        cli.print_message(text, hint=f"the run waits for one; {server.START_WORKER}", severity="warning")
     workflow = workflow or await workflow_of_plan(client, queue, request["plan"])
     run = await start(client, workflow, request, run_id, source.name, policy)
     link = ""

@@ -486,8 +486,7 @@ def waits_of(run: str, status: Mapping[str, Any]) -> Iterator[str]:
         yield clean(f"{text} waits for a person: {shell('acts', 'pending', run)}")
     for call in (*(status.get("calls") or ()), *(status.get("retries") or ())):
         if call.get("attempt"):
-            text = f"{call_name(call)} is tried again, after: {call.get('lastFailure')}"
-            yield clean(f"{text}, at {call['worker']}" if call.get("worker") else text, MAX_NOTE)
+            yield clean(f"{call_name(call)} is tried again, after: {call.get('lastFailure')}", MAX_NOTE)
         elif call.get("seconds"):
             yield clean(f"{call_name(call)} runs for more than a minute at {call.get('worker')}", MAX_NOTE)
         elif call.get("taskQueue") or call.get("waitsUntil"):
