@@ -47,7 +47,7 @@ class _Feed:
         self._places: dict[str, int] = {}  # by offset
         self._word_places: deque[int] = deque()
         self._words: dict[tuple[str, str, str], list[str]] = {}  # by run, key and message; not passed on yet
-        self._taken: tuple[tuple[int, int, EventFilter] | None, bytes] = None, b""
+        self._last_page: tuple[tuple[int, int, EventFilter] | None, bytes] = None, b""
         self.task: asyncio.Task[None] | None = None
 
     async def read(self, workflow_id: str) -> None:
@@ -78,11 +78,11 @@ class _Feed:
             end = self.base + len(self._items)
             if place < self.base:
                 raise WatchRefused("this reader has been too slow, and the feed went on: read from its last offset")
-            if self._taken[0] != (place, end, wanted):
+            if self._last_page[0] != (place, end, wanted):
                 items = filter(None, self._items[place - self.base :])
                 content = b"".join(frame for event, frame in items if wanted.admits(event))
-                self._taken = (place, end, wanted), content
-            return self._taken[1], end
+                self._last_page = (place, end, wanted), content
+            return self._last_page[1], end
 
     def add_words(self, run: str, key: str, message: str, text: str) -> None:
         if not self._words:

@@ -82,9 +82,9 @@ async def read_signable(waiting: RunReader, approval: PendingApproval) -> Pendin
     return whole
 
 
-def with_signature(key: Ed25519PrivateKey, seen: PendingApproval, decision: dict[str, Any]) -> dict[str, Any]:
+def with_signature(key: Ed25519PrivateKey, wait: PendingApproval, decision: dict[str, Any]) -> dict[str, Any]:
     time = datetime.now(UTC).isoformat(timespec="seconds")
-    value = key.sign(make_statement(seen, read_decision(decision), time))
+    value = key.sign(make_statement(wait, read_decision(decision), time))
     return {**decision, "signature": {"time": time, "value": base64.b64encode(value).decode()}}
 
 

@@ -434,17 +434,17 @@ class _Cache:
     """
 
     def __init__(self) -> None:
-        self.judged: OrderedDict[bytes, JudgedSchema] = OrderedDict()
+        self.verdicts: OrderedDict[bytes, JudgedSchema] = OrderedDict()
         self.bytes = 0
 
     def judge(self, schema: Json, text: bytes) -> JudgedSchema:
-        verdict = self.judged.pop(text, None)
+        verdict = self.verdicts.pop(text, None)
         if verdict is None:
             verdict = JudgedSchema(schema, len(text))
             self.bytes += verdict.bytes
-        self.judged[text] = verdict
-        while self.bytes > _COMPILED_BYTES and len(self.judged) > 1:
-            self.bytes -= self.judged.popitem(last=False)[1].bytes
+        self.verdicts[text] = verdict
+        while self.bytes > _COMPILED_BYTES and len(self.verdicts) > 1:
+            self.bytes -= self.verdicts.popitem(last=False)[1].bytes
         return verdict
 
 
@@ -453,7 +453,7 @@ _cache: Final = _Cache()
 
 def clear_caches() -> None:
     """Forget all that was compiled, as in a fresh process."""
-    _cache.judged.clear()
+    _cache.verdicts.clear()
     _cache.bytes = 0
 
 

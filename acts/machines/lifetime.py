@@ -83,7 +83,7 @@ class Lifetime:
     _not_before: float = 0.0
     _is_draining: bool = False
     _is_full: bool = False
-    _stays: bool = False
+    _is_staying: bool = False
 
     def is_due(self, history: HistorySize) -> bool:
         if self._is_full or self._is_draining:
@@ -115,17 +115,17 @@ class Lifetime:
         ``new_bytes`` is what the history grows by: what this task has sent, the start, and the results that are
         expected of it and of the ``in_flight`` others.
         """
-        events, bytes_ = (END_EVENTS, END_BYTES) if self._stays else (LAST_EVENTS, LAST_BYTES)
+        events, bytes_ = (END_EVENTS, END_BYTES) if self._is_staying else (LAST_EVENTS, LAST_BYTES)
         new_events = CALL_EVENTS * (in_flight + 1)
         self._is_full = history.events + new_events > events or history.bytes + new_bytes > bytes_
         return not self._is_full
 
     def stay(self, history: HistorySize) -> bool:
         """The state does not fit one payload: stay in this run. False when it has no room for that either."""
-        if self._is_full and self._stays:
+        if self._is_full and self._is_staying:
             return False
         self._not_before = history.load + _RETRY_SHARE
-        self._stays, self._is_draining, self._is_full = True, False, False
+        self._is_staying, self._is_draining, self._is_full = True, False, False
         return True
 
     def must_end(self, history: HistorySize) -> bool:

@@ -760,7 +760,7 @@ class RunMachine:
                 is_below = self.position.is_root and top == self.own and is_child
                 return self.approvals.on_pending_changed(record, now) if is_below else []
             case signals.Told(word=word, message=message):
-                return self._told(word, message, now)
+                return self._receive(word, message, now)
             case signals.ForwardedDecision():
                 return self.approvals.on_forwarded(record, now)
             case signals.DecisionAnswer():
@@ -775,7 +775,7 @@ class RunMachine:
                 return []
         return self.on_record(record, now)
 
-    def _told(self, word: str, message: Any, now: str) -> list[Any]:
+    def _receive(self, word: str, message: Any, now: str) -> list[Any]:
         if word == INTERRUPT:
             return self.react(events.Interrupted(str(message)), now)
         if word != PROVIDE:

@@ -571,7 +571,7 @@ class PageResults:
     ) -> None:
         self._own = own
         self._numbers = {id_: number for number, id_, _ in rows}
-        self._counts, self._kept = set_records.RowCounts(), dict[str, Any]()
+        self._counts, self._members = set_records.RowCounts(), dict[str, Any]()
         self._spent: str | None = None
         self.unwritten: list[tuple[int, dict[str, Any]]] = []
         self.in_append = self._appends = 0
@@ -592,7 +592,7 @@ class PageResults:
         if self._own.results is not None:
             self.unwritten.append((number, line))
         else:
-            self._kept[line["id"]] = {k: v for k, v in line.items() if k != "id"} | {"calls": list(calls)}
+            self._members[line["id"]] = {k: v for k, v in line.items() if k != "id"} | {"calls": list(calls)}
 
     def append(self) -> commands.StartEngineActivity | None:
         """The next append, unless one is in flight or there is nothing to write."""
@@ -625,7 +625,7 @@ class PageResults:
         out = self._counts.to_json()
         if self._spent is not None:
             out["spent"] = self._spent
-        return out if self._own.results is not None else {**out, "instances": self._kept}
+        return out if self._own.results is not None else {**out, "instances": self._members}
 
 
 def column_types(prepared: ValidatedPlan, kind: str) -> dict[str, str]:

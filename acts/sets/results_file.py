@@ -89,7 +89,7 @@ def create(file: ResultsFile, run: str) -> None:
     with _explained(file, "written"), open_parent(file.root, file.steps) as parent:
         entries = os.listdir(parent)  # noqa: PTH208 - of a descriptor
         if file.journal not in entries and file.steps[-1] in entries:
-            raise _taken(file)
+            raise _name_is_used(file)
         with suppress(FileExistsError):  # another process was faster
             os.close(os.open(file.journal, _NEW, 0o644, dir_fd=parent))
         with _connect(file, parent) as journal:
@@ -113,10 +113,10 @@ def _create(file: ResultsFile, parent: int, owner: str | None) -> None:
         os.close(os.open(file.steps[-1], _NEW, 0o644, dir_fd=parent))
     except FileExistsError:
         if owner is not None or os.stat(file.steps[-1], dir_fd=parent, follow_symlinks=False).st_size:
-            raise _taken(file, "" if owner is None else " (of another run)") from None
+            raise _name_is_used(file, "" if owner is None else " (of another run)") from None
 
 
-def _taken(file: ResultsFile, owner: str = "") -> SetError:
+def _name_is_used(file: ResultsFile, owner: str = "") -> SetError:
     text = f"exists already{owner}, and a run appends only to its own: remove it, or name another one"
     return file.error(RESULTS_EXIST, text)
 

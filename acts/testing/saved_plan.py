@@ -76,7 +76,7 @@ class _Inputs:
         self.keys: dict[str, str | None] = {**keys, **({_INPUT: None} if _INPUT in kinds else {})}
         self._names: dict[str, dict[str, None]] = {}  # that are read, by kind
         inputs = [m for m in data if m.kind == _INPUT and isinstance(m.schema, dict) and "$defs" not in m.schema]
-        self._given = (inputs[-1].schema.get("properties") or {}) if inputs else {}
+        self._inputs = (inputs[-1].schema.get("properties") or {}) if inputs else {}
 
     @property
     def values(self) -> dict[str, Json]:
@@ -92,7 +92,7 @@ class _Inputs:
     def schema(self) -> dict[str, Any]:
         shape = _shape_of(self.values)
         return {**shape, "properties": {**shape["properties"], **{
-            name: self._given[name] for name in shape["properties"] if name in self._given
+            name: self._inputs[name] for name in shape["properties"] if name in self._inputs
         }}, "required": [*shape["properties"]]}  # fmt: skip
 
     def rename_call(self, call: Mapping[str, Any]) -> dict[str, Any]:

@@ -214,7 +214,7 @@ class HistoryView:
         self._origin, self._token = "", place.token
         self._tick: int | None = None
         # Calls by id and instance: those that have started or ended, and the Tools of those that are in flight
-        self._known: set[_CallKey] = set()
+        self._calls: set[_CallKey] = set()
         self._open: dict[_CallKey, str | None] = {}
 
     def held_from(self, now: int, never: int) -> int:
@@ -226,7 +226,7 @@ class HistoryView:
         """The view of the run that continues this one."""
         place = self.place
         after = HistoryView(replace(place, run_id=self.next_run_id, link=place.link + 1, token=self._token))
-        after.micros, after._known, after._open, after._tick = self.micros, self._known, self._open, self._tick
+        after.micros, after._calls, after._open, after._tick = self.micros, self._calls, self._open, self._tick
         return after
 
     def wants(self, event: Any) -> bool:
@@ -305,7 +305,7 @@ class HistoryView:
         for item in calls if isinstance(calls, list) else ():
             call, own = _text(_field(item, "id")), _text(_field(item, "instance"))
             key = (call, own or instance or self.place.instance)
-            if key in self._known and key not in self._open:
+            if key in self._calls and key not in self._open:
                 continue
             tool, state = _text(_field(item, "tool")), _text(_field(item, "state"))
             if state not in (None, "pending", "awaiting", "ready", "running"):
@@ -356,9 +356,9 @@ class HistoryView:
     def _start_call(self, work: _Work, call: Mapping[str, Any], payload: Any) -> Iterator[RunEvent]:
         """A Call that is scheduled again, since a worker did not have its Activity, has started already."""
         key = (work.call, work.instance or self.place.instance)
-        if key in self._known:
+        if key in self._calls:
             return
-        self._known.add(key)
+        self._calls.add(key)
         self._open[key] = work.tool
         values = {name: value for name, value in call.items() if not name.startswith("_")}
         is_small = payload is not None and len(payload.data) <= MAX_VALUE
@@ -421,7 +421,7 @@ class HistoryView:
         return self._event("callEnded", work.call, work.tool, work.instance, state=state, attempts=attempts, **data)
 
     def _record_end(self, key: _CallKey) -> None:
-        self._known.add(key)
+        self._calls.add(key)
         self._open.pop(key, None)
 
     def _marked(self, a: Any) -> Iterator[RunEvent]:

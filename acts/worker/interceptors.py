@@ -272,7 +272,7 @@ class ResultRooms:
         self.has_storage = client is not None and client.data_converter.external_storage is not None
         self._lock = threading.Lock()
         self._runs: OrderedDict[str, _Run] = OrderedDict()
-        self.kept = KeptOutcomes()
+        self.outcomes = KeptOutcomes()
 
     async def make(self, call: sdk.ExecuteActivityInput, proceed: Proceed) -> Any:
         """A step: return what there is room for, encoded once; the SDK passes a ``RawValue`` on as it is."""
@@ -291,14 +291,14 @@ class ResultRooms:
 
     async def _outcome_of(self, info: Info, perform: Callable[[], Awaitable[_Performed]]) -> Outcome:
         run_id, id_ = str(info.workflow_run_id), info.activity_id
-        earlier = self.kept.take(run_id, id_, info.attempt, info.scheduled_time)
+        earlier = self.outcomes.take(run_id, id_, info.attempt, info.scheduled_time)
         if earlier is not None and earlier.attempt:
             logger.warning(
                 "attempt %d returns what attempt %d came to %.0f s ago: the server did not get its report",
                 info.attempt, earlier.attempt, time.monotonic() - earlier.ended,
             )  # fmt: skip
             return earlier.outcome
-        await self.kept.hold(info)
+        await self.outcomes.hold(info)
         outcome, size, is_final = (earlier.outcome, earlier.size, True) if earlier is not None else await perform()
         if not isinstance(outcome, Exception) and size > UNSEEN_RESULT_BYTES and self._client is not None:
             try:
@@ -307,7 +307,7 @@ class ResultRooms:
                 outcome, size = refusal, 0
         if is_final:
             light = _without_frames(outcome) if isinstance(outcome, Exception) else outcome
-            self.kept.keep(run_id, id_, Kept(light, size, info.attempt, info.scheduled_time, str(info.workflow_id)))
+            self.outcomes.keep(run_id, id_, Kept(light, size, info.attempt, info.scheduled_time, str(info.workflow_id)))
         return outcome
 
     def begin_task(self, run_id: str, task: int) -> None:
@@ -324,7 +324,7 @@ class ResultRooms:
             if run.task_bytes + size + MARKER_BYTES <= MAX_LOCAL_BYTES:
                 run.task_bytes += size + MARKER_BYTES
                 return
-        self.kept.keep(run_id, activity_id, Kept(outcome, size))
+        self.outcomes.keep(run_id, activity_id, Kept(outcome, size))
         raise ApplicationError(
             f"the outcome has {size:,} bytes: an ordinary activity returns it",
             type=wire.LOCAL_DEFERRED, non_retryable=True, category=ApplicationErrorCategory.BENIGN,

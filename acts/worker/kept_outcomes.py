@@ -75,7 +75,10 @@ class KeptOutcomes:
         self._lock = threading.Lock()
         self._outcomes: OrderedDict[tuple[str, str], Kept] = OrderedDict()
         self._bytes = 0
-        self._seen, self._back = time.monotonic(), float("-inf")  # when the server last answered; when it came back
+        self._answered_at, self._back_at = (
+            time.monotonic(),
+            float("-inf"),
+        )  # when the server last answered; when it came back
 
     def keep(self, run_id: str, activity_id: str, outcome: Kept) -> None:
         """Keep an outcome, and drop the oldest where they are too many or too large."""
@@ -103,7 +106,7 @@ class KeptOutcomes:
     async def hold(self, info: Info) -> None:
         """Where the server came back a moment ago, hold another attempt back; it is cancelled if it is over."""
         now = time.monotonic()
-        back = now if now - self._seen > AWAY_SECONDS else self._back
+        back = now if now - self._answered_at > AWAY_SECONDS else self._back_at
         if info.attempt == 1 or not info.heartbeat_timeout or now > back + HOLD_SECONDS:
             return
         until = max(back + HOLD_SECONDS, now + MIN_HOLD_SECONDS)
@@ -123,11 +126,11 @@ class KeptOutcomes:
         while True:
             await asyncio.sleep(LOOK_SECONDS)
             if await _answers(client):
-                since, self._seen = self._seen, time.monotonic()
-                if self._seen - since > AWAY_SECONDS:
-                    self._back = self._seen
+                since, self._answered_at = self._answered_at, time.monotonic()
+                if self._answered_at - since > AWAY_SECONDS:
+                    self._back_at = self._answered_at
                     await self._report_since(client, since - REPORT_SECONDS)
-                    self._seen = self._back = time.monotonic()
+                    self._answered_at = self._back_at = time.monotonic()
 
     async def _report_since(self, client: Client, since: float) -> None:
         """The newest first: most of the oldest have arrived."""

@@ -76,7 +76,7 @@ class Plugin(SimplePlugin):
         self._observe, self._tracing, self._announce, self._run_tools = observe, tracing, announce, run_tools
         self._deadlock_seconds = deadlock_seconds
         self.allows_eager_start: Callable[..., bool] = lambda **_: True  # of slots that tell runs apart
-        self._kept = KeptOutcomes()
+        self._outcomes = KeptOutcomes()
 
     def configure_worker(self, config: WorkerConfig) -> WorkerConfig:
         config = super().configure_worker(config)
@@ -102,7 +102,7 @@ class Plugin(SimplePlugin):
         steps: list[Step] = [registry.refuse_missing, secrets]
         steps += [self._run_tools(names)] if self._run_tools is not None else []
         engine = EngineInterceptor(client, observe=self._observe, steps=steps, tracing=self._tracing)
-        self._kept = engine.rooms.kept
+        self._outcomes = engine.rooms.outcomes
         engine.shows_page = self._settings.page == "on"
         engine.allows_eager_start = self.allows_eager_start
         engine.current_tools, engine.limited = (registry.tools, registry.names), self._settings.limits
@@ -114,7 +114,7 @@ class Plugin(SimplePlugin):
 
     def forget_outcomes(self) -> None:
         """Memory is short: outcomes of Activities are not kept."""
-        self._kept.forget()
+        self._outcomes.forget()
 
     def _own_registry(self, users: Sequence[Callable[..., Any]]) -> Registry:
         plans = read_plans(read_folders(PLAN_FOLDERS, self._settings.plans))
@@ -129,7 +129,7 @@ class Plugin(SimplePlugin):
         replace_private(worker, "_workflow_worker", "_deadlock_timeout_seconds", lambda _: self._deadlock_seconds)
         servers = (self._registry or Registry({}, ())).servers
         servers.start()
-        reporting = asyncio.create_task(self._kept.report_lost(worker.client))
+        reporting = asyncio.create_task(self._outcomes.report_lost(worker.client))
         try:
             await claim_storage(worker.client)
             await super().run_worker(worker, next)

@@ -566,7 +566,7 @@ async def _visit(visit: Callable[..., Awaitable[Any]], message: Any, converter: 
     except Exception:
         starts = [job.initialize_workflow for job in getattr(message, "jobs", ())]
         contexts = [*starts, getattr(converter, "_ca_workflow_context", None)]  # the second of a run in the cache
-        names = [found.workflow_id for found in contexts if found is not None and found.workflow_id]
+        names = [context.workflow_id for context in contexts if context is not None and context.workflow_id]
         current_call.set({"run": names[0] if names else "unknown", "runId": message.run_id})
         raise
 

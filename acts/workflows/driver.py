@@ -67,7 +67,7 @@ class Driver:
         self._timers: dict[str, asyncio.Task[None]] = {}
         self._slice_timer: asyncio.Task[None] | None = None
         self._unjudged: list[events.Event] = []  # signed decisions: see ``_judges_later``
-        self._judged: set[int] = set()  # the ids of those that wait in the inbox again
+        self._returned: set[int] = set()  # the ids of those that wait in the inbox again
 
     # -- the loop --------------------------------------------------------------------------------
 
@@ -140,8 +140,8 @@ class Driver:
         is_decision = isinstance(event, events.DecisionReceived) or isinstance(record, ForwardedDecision)
         if not (run.position.approvers and is_decision) or run.finished is not None or run.is_cancelling:
             return False
-        if id(event) in self._judged:
-            self._judged.discard(id(event))
+        if id(event) in self._returned:
+            self._returned.discard(id(event))
             return False
         self._unjudged.append(event)
         if len(self._unjudged) == 1:
@@ -151,7 +151,7 @@ class Driver:
 
     def _judge(self, _: asyncio.Task[None]) -> None:
         late, self._unjudged = self._unjudged, []
-        self._judged |= set(map(id, late))
+        self._returned |= set(map(id, late))
         self._note_reset()  # first: what was signed before it is void
         self.inbox.extend(late)
 

@@ -82,5 +82,5 @@ def test_a_task_takes_so_many_bytes_and_the_next_one_as_many_again() -> None:
     assert refusal.value.type == LOCAL_DEFERRED
     rooms.begin_task("run", 9)
     rooms.require("run", "3:a", outcome, half)
-    kept = [rooms.kept.take("run", id_) for id_ in ("1:a", "2:a")]
+    kept = [rooms.outcomes.take("run", id_) for id_ in ("1:a", "2:a")]
     assert [None if k is None else (k.outcome, k.size) for k in kept] == [None, (outcome, half)]

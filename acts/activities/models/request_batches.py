@@ -77,7 +77,7 @@ class _KnownBatch:
 
 
 _open: Final[dict[Any, _OpenBatch]] = {}
-_known: Final[dict[str, _KnownBatch]] = {}
+_batches: Final[dict[str, _KnownBatch]] = {}
 
 
 async def submit(model: str, request: ModelRequest, name: str) -> BatchItem:
@@ -116,23 +116,23 @@ async def check_ended(item: BatchItem) -> _KnownBatch:
     """What is known of a batch that has ended. Raises ModelError: it has not (``BATCHED``), or its provider does not
     say.
     """
-    if (known := _known.get(item.batch)) is None:
-        known = _known[item.batch] = _KnownBatch()
-        asyncio.get_running_loop().call_later(KEPT_SECONDS, _known.pop, item.batch, None)
+    if (batch := _batches.get(item.batch)) is None:
+        batch = _batches[item.batch] = _KnownBatch()
+        asyncio.get_running_loop().call_later(KEPT_SECONDS, _batches.pop, item.batch, None)
     pause = waiting(item)
-    async with known.lock:
+    async with batch.lock:
         now = time.monotonic()
-        if known.outcomes is None and now - known.asked_at >= (pause.retryAfter or 0.0) / 2:
-            known.asked_at, known.error = now, None
+        if batch.outcomes is None and now - batch.asked_at >= (pause.retryAfter or 0.0) / 2:
+            batch.asked_at, batch.error = now, None
             try:
-                known.outcomes, known.default = await _read(item) or (None, None)
+                batch.outcomes, batch.default = await _read(item) or (None, None)
             except ModelError as error:
-                known.error = error
-    if known.error is not None:
-        raise replace(known.error)
-    if known.outcomes is None:
+                batch.error = error
+    if batch.error is not None:
+        raise replace(batch.error)
+    if batch.outcomes is None:
         raise pause
-    return known
+    return batch
 
 
 async def _read(item: BatchItem) -> tuple[dict[str, Any], Any] | None:
@@ -154,8 +154,8 @@ def _reading_failures(adapter: Any, endpoint: Endpoint, model: str, stream: Any 
 
 async def take_outcome(item: BatchItem) -> Any:
     """The provider's word on a request; None: it has none. Raises ModelError like ``check_ended``."""
-    known = await check_ended(item)
-    outcomes, default = known.outcomes or {}, known.default
+    batch = await check_ended(item)
+    outcomes, default = batch.outcomes or {}, batch.default
     if item.item not in outcomes and default is None:  # an attempt before, which was lost, took it
         outcomes, default = await _read(item) or ({}, None)
     return outcomes.pop(item.item, default)

@@ -306,8 +306,8 @@ async def check_workers(client: Client, name: str) -> list[Finding]:
     polls.sort(key=poll_age, reverse=True)
     pollers = list({p.identity: p for p in polls if poll_age(p) < MAX_POLL_SECONDS}.values())
     if not pollers:
-        gone = f"; the last was {describe_poller(polls[-1])}" if polls else ""
-        return [fail(f"no worker polls the task queue {name!r}: runs wait for one{gone}", START_WORKER)]
+        last = f"; the last was {describe_poller(polls[-1])}" if polls else ""
+        return [fail(f"no worker polls the task queue {name!r}: runs wait for one{last}", START_WORKER)]
     findings = judge_workers(name, pollers, registry_from_environment())
     for deployment in sorted({poller_deployment(p)[0] for p in pollers} - {""}):
         request = requests.DescribeWorkerDeploymentRequest(namespace=client.namespace, deployment_name=deployment)

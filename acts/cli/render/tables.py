@@ -564,9 +564,11 @@ def print_simulation(simulation: Mapping[str, Any]) -> None:
     if combinations:
         screen.print("outcomes", style="bold")
     for item in combinations[:MAX_NAMES]:
-        taken = [f"{call} → {path}" for call, path in item["choices"].items()]
-        taken += [f"{call} {'runs' if holds else 'does not run'}" for call, holds in item.get("conditions", {}).items()]
-        screen.print("  if " + clean(", ".join(taken)))
+        choices = [f"{call} → {path}" for call, path in item["choices"].items()]
+        choices += [
+            f"{call} {'runs' if holds else 'does not run'}" for call, holds in item.get("conditions", {}).items()
+        ]
+        screen.print("  if " + clean(", ".join(choices)))
         for key, style in (("run", None), ("skipped", "dim"), ("failed", "red"), ("waiting", None)):
             if item.get(key):
                 screen.print(f"    {key.ljust(8)} {list_names(item[key], MAX_NAMES)}", style=style)
