@@ -75,10 +75,8 @@ class KeptOutcomes:
         self._lock = threading.Lock()
         self._outcomes: OrderedDict[tuple[str, str], Kept] = OrderedDict()
         self._bytes = 0
-        self._answered_at, self._back_at = (
-            time.monotonic(),
-            float("-inf"),
-        )  # when the server last answered; when it came back
+        # When the server last answered; when it came back
+        self._answered_at, self._back_at = time.monotonic(), float("-inf")
 
     def keep(self, run_id: str, activity_id: str, outcome: Kept) -> None:
         """Keep an outcome, and drop the oldest where they are too many or too large."""
