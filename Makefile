@@ -25,7 +25,7 @@ demo: setup ## run a plan from start to finish on a local server
 test: setup ## run the tests, but for the long ones
 	$(BIN)/python -m pytest -m "not long" $(PYTEST_ARGS)
 
-test-long: setup ## the tests that kill, or walk what is large, for ten seconds and more: three to five minutes
+test-long: setup ## the tests that kill, or walk what is large, for four seconds and more: five minutes
 	$(BIN)/python -m pytest -m long $(PYTEST_ARGS)
 
 # Of each property that has many; `make test` tries more
