@@ -23,6 +23,7 @@ from acts.language.values import Json
 from acts.language.wire import INNER_PLAN, PLAN_FAILED, PLAN_TOOL, UNTIL_UNMET, WAIT
 
 FAILED: Final = "computeFailed"
+_AT_A_LINE: Final = (monty.MontyRuntimeError, monty.MontySyntaxError)
 MAX_SECONDS: Final = 1.0
 MAX_BYTES: Final = 128 * 1024 * 1024
 MAX_DEPTH: Final = 200
@@ -169,7 +170,7 @@ async def compute(call: dict[str, Any], _tool: dict[str, Any], _context: list[An
                 raise
             return await asyncio.to_thread(evaluate, call["code"], names)  # its process was ended from outside
     except (monty.MontyError, ValueError) as error:
-        text = error.display("traceback") if isinstance(error, monty.MontyRuntimeError) else str(error)
+        text = error.display("traceback") if isinstance(error, _AT_A_LINE) else str(error)
         lines = text.replace('  File "<python-input-0>", line', "  line").removeprefix(
             "Traceback (most recent call last):\n"
         )

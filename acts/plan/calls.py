@@ -308,7 +308,8 @@ def read_elements(
     is_known = listed is not UNKNOWN
     items = listed if is_known else [UNKNOWN]
     if not isinstance(items, list):
-        text = f"_each needs a list; {node.call['_each']} is {with_article(type_name(items))}"
+        written = node.call["_each"]["of"] if node.is_grouped else node.call["_each"]
+        text = f"_each needs a list; {written} is {with_article(type_name(items))}"
         raise CallError(WRONG_KIND, text)
     if size is not None and is_known:
         items = [items[start : start + size] for start in range(0, len(items), size)]

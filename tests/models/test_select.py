@@ -15,6 +15,8 @@ from acts.activities.models import select
 from acts.activities.models.adapters import CODES
 from acts.activities.models.interface import ModelError
 from acts.cli.commands import operations
+from acts.language.tools import Tool
+from acts.planner.answer_schema import compose_latent_schema
 from benchmarks import live_smoke
 from tests.models.rawserver import RawServer, Reply, chat
 from tests.models.support import model_request
@@ -25,6 +27,24 @@ async def test_an_unknown_model_is_refused_with_the_allowed_providers(model: str
     with pytest.raises(ModelError, match=r"allowed: anthropic:…, openai:…, scripted:…") as caught:
         await select.ask(model, model_request())
     assert (caught.value.code, caught.value.retryable) == ("modelUnknown", False)
+
+
+# the outcomes of the form, the path in the script, the answer
+SCRIPTED = [
+    (["†state.a"], {}, {"output": "x", "path": "†state.a"}),
+    (["†state.a", "†state.b"], {}, "x"),
+    (["†state.a", "†state.b"], {"path": "†state.b"}, {"output": "x", "path": "†state.b"}),
+]
+
+
+@pytest.mark.parametrize(("paths", "path", "value"), SCRIPTED)
+async def test_a_script_need_not_name_the_only_outcome(
+    paths: list[str], path: dict[str, str], value: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ACTS_SCRIPTS", str(tmp_path))
+    (tmp_path / "s.json").write_text(json.dumps({"answers": [{"output": "x", **path}]}), "utf-8")
+    schema, _ = compose_latent_schema(Tool("say", {}, {}, {}), paths)
+    assert (await select.ask("scripted:s", model_request(schema=schema))).value == value
 
 
 def test_the_sdks_are_imported_on_first_use() -> None:

@@ -57,6 +57,11 @@ def test_what_is_no_list_fails_the_call(value: Any, code: str, words: str) -> No
     assert words in (drive.walk.calls[0].error or {})["message"]
 
 
+def test_a_group_of_what_is_no_list_names_the_list() -> None:
+    drive = begin(call("e", "†state.e", _each={"of": "†state.x", "size": 2}), context=[state(x=5)])
+    assert (drive.walk.calls[0].error or {})["message"] == "_each needs a list; †state.x is a number"
+
+
 def test_an_element_without_a_parameter_fails_alone() -> None:
     drive = begin(call("e", "†state.e", _each=[{"x": 1}, {}, {"x": 3}], x="†item.x"), results={"e": "r"})
     assert drive.running == ["1:e[0]", "1:e[2]"]

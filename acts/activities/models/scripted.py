@@ -80,6 +80,9 @@ async def ask(request: ModelRequest, on_call: CallReceiver | None, _endpoint: ob
         when = answer.when
         is_topic = (when.tick is None or request.topic == f"tick {when.tick}") and when.tool in (None, request.topic)
         if is_topic and all(w in words for w in when.says) and not any(w in words for w in when.lacks):
+            match request.schema:
+                case {"required": ["output", "path"], "properties": {"path": {"enum": [only]}}} if answer.path is None:
+                    answer.path = only  # the one outcome needs no name
             return _respond(answer, "\n".join(b.text for b in blocks), on_call)
     text = f'the script "{request.model}" has no answer for {request.topic or "this request"}: add one that fits'
     end = truncate(blocks[-1].text if blocks else "", 300)
