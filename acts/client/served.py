@@ -43,6 +43,8 @@ async def ask_worker(client: Client, queue: str, query: dict[str, Any]) -> dict[
     except ActivityFailureError as error:
         text = f"no worker has answered within {ANSWER_SECONDS:g} s: {clean(error.__cause__ or error, 200)}"
         hint = "they are busy, or have just ended: the server lists a worker for minutes after its last poll"
+        if "decoding arguments" in text:
+            hint = "a worker cannot read what this shell writes: give all workers its ACTS_CODEC_KEYS and ACTS_STORAGE"
         raise ClientError(text, hint, is_unavailable=True) from None
     return answer
 

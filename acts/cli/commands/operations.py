@@ -176,7 +176,8 @@ async def doctor(queue: Queue = None, ask: Ask = None, as_json: cli.AsJson = Fal
         findings["server"] = [fail(error.head, error.hint)]
     else:
         for name, ask_server in SERVER_CHECKS.items():
-            await add_findings(findings, name, partial(ask_server, client, queue or server.task_queue()))
+            advice = "check TEMPORAL_NAMESPACE" if name == "namespace" else ""
+            await add_findings(findings, name, partial(ask_server, client, queue or server.task_queue()), advice)
     levels = {finding.level for listed in findings.values() for finding in listed}
     if as_json:
         rows = [{"check": name, **vars(f)} for name, listed in findings.items() for f in listed]
@@ -359,7 +360,7 @@ def judge_workers(name: str, pollers: Sequence[PollerInfo], registry: Registry) 
         findings = [warn(f"{text}: they differ", hint)]
     own = registry.version
     if own not in digests and (registry.tools or registry.activities):
-        hint = "set ACTS_ACTIVITIES, ACTS_TOOLS and ACTS_MCP as the workers have them"
+        hint = "set ACTS_ACTIVITIES, ACTS_TOOLS, ACTS_PLANS and ACTS_MCP as they have them; or restart them"
         findings.append(warn(f"the tools of this shell ({own}) are those of no worker", hint))
     return findings
 
