@@ -59,8 +59,9 @@ FIRST_SECONDS: Final = 30.0
 # A run that waits for weeks for a worker asks 24 times a day: 200 events, where a history may have 51,200
 LAST_SECONDS: Final = 3600.0
 RESYNC_TIMER: Final = "look after the runs below again after a reset"
-# A run that is cancelled ends within a second; while its worker is away, within minutes
-RESYNC_SECONDS: Final = (2.0, 20.0, 300.0)
+# A run that is cancelled ends within a second; while its worker is away, within minutes. The last one is repeated: of a
+# child that runs for long, too, the server may not report the end to a run that was reset
+RESYNC_SECONDS: Final = (2.0, 20.0, 60.0, 300.0, 3_600.0, 86_400.0)
 # A result that is on its way arrives within milliseconds, of a busy server within a second
 GRACE_SECONDS: Final = 3.0
 # The key of the message to the root that a run below has ended; what is behind it names the child to start again
@@ -304,8 +305,9 @@ class ResetRecovery:
         out: list[Any] = [
             commands.SendRecord(id_, signals.Resync(), key=f"resync/{key}") for key, id_ in self._former.items()
         ]
-        if out and self._round < len(RESYNC_SECONDS):
-            out.append(commands.StartTimer(RESYNC_TIMER, RESYNC_SECONDS[self._round], RESYNC_TIMER))
+        if out:
+            seconds = RESYNC_SECONDS[min(self._round, len(RESYNC_SECONDS) - 1)]
+            out.append(commands.StartTimer(RESYNC_TIMER, seconds, RESYNC_TIMER))
             self._round += 1
         return out
 
