@@ -182,10 +182,11 @@ class Pages:
             groups=[(key, group[0].tool, len(group)) for key, group in groups.items() if len(group) > 1],
         )  # fmt: skip
 
-    async def bulk(self, request: Request) -> Response:
-        like = request.query_params.get("like", "")
+    async def bulk(self, request: Request, problem: str = "", ticked: Sequence[Any] | None = None) -> Response:
+        like, status = request.query_params.get("like", ""), _CONFLICT if problem else 200
         waits = [w for w in (await self._inbox()).waits if w.like == like and w.is_approved_alike]
-        return self._page(request, "bulk.html", waits=waits[:MAX_ROWS], total=len(waits), results=None, problem="")
+        more = {"waits": waits[:MAX_ROWS], "total": len(waits), "ticked": ticked}
+        return self._page(request, "bulk.html", status, results=None, problem=problem, **more)
 
     async def send_bulk(self, request: Request) -> Response:
         form, visitor = await self._form(request)
@@ -210,7 +211,7 @@ class Pages:
 
         if str(form.get("count", "")).strip() != str(count := sum(map(len, groups.values()))):
             problem = f"nothing was sent: {count} are ticked, and the number that you typed is another one"
-            return self._page(request, "bulk.html", _CONFLICT, waits=[], results=None, problem=problem)
+            return await self.bulk(request, problem, form.getlist("seen"))
         results = await asyncio.gather(*(approve(*group) for group in groups.items()))
         return self._page(request, "bulk.html", waits=[], results=[*chain(*results)], problem="")
 
@@ -323,6 +324,8 @@ class Pages:
         card = await read_card(self.client, target["run"], target["wait"])
         before, tool = _call_of(card, call), card.tools.get(call.partition(":")[2])
         note = str(form.get("note") or "")
+        if step == "back":
+            return self._change(request, card, call, new=_read_json(str(form.get("new"))), note=note)
         if step == "send":
             new = _read_json(str(form.get("new")))
             try:

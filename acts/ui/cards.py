@@ -386,7 +386,8 @@ class Sources:
         plans = (m.get("plan") or () for m in request if isinstance(m, dict) and m.get("type") == "plan")
         self._requested = [call for plan in plans for call in plan if isinstance(call, dict)]
         self._read_now: Mapping[str, Json] = (wait.approval.content or {}).get("values") or {}
-        self._outputs = [path for call in card.plan if isinstance(call, dict) for path in _output_paths(call)]
+        calls = ((f"{at}:{call.get('_tool')}", call) for at, call in enumerate(card.plan, 1) if isinstance(call, dict))
+        self._outputs = [(path, id_) for id_, call in calls for path in _output_paths(call)]
 
     def values_of(self, id_: str, values: Mapping[str, Any], written: Mapping[str, Any]) -> Iterator[Value]:
         """The parameters of a Call, in the order of its Tool's schema."""
@@ -413,7 +414,7 @@ class Sources:
             instance = written.get("_instance")
             value = self._read_now.get(f"{path}" if instance is None else f"{path} [{instance}]", ABSENT)
             is_digest = isinstance(value, dict) and value.keys() == {"sha256", "bytes"}
-            return ABSENT if is_digest or any(path.overlaps(other) for other in self._outputs) else value
+            return ABSENT if is_digest or any(path.overlaps(other) for other, _ in self._outputs) else value
 
         with suppress(ActsError):
             uses = [use for use in find_references(dict(written), tool) if not str(use.at[0]).startswith("_")]
@@ -460,7 +461,8 @@ class Sources:
             return [], True
         traced = index.why(path, instance if instance in index.instances else None, limits=Limits(1, 10, 20))
         words = [_origin_text(source, path) for source in traced.get("sources", ())]
-        return words or [f"{path}, which has no value yet"], bool(traced.get("outside"))
+        writers = [f"result of {id_}, not known yet" for other, id_ in self._outputs if path.overlaps(other)]
+        return words or writers or [f"{path}, which has no value yet"], bool(traced.get("outside"))
 
 
 def _origin_text(source: Mapping[str, Any], path: Path) -> str:

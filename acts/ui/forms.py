@@ -73,7 +73,13 @@ def read_answer(form: Mapping[str, Any], sent: Mapping[str, Any]) -> tuple[Json,
     values, problems = _read({}, schema, _fields({}, schema), sent)
     answer: Json = values if schema is form else values.get(ANSWER)
     defects = [] if problems else Checker(dict(form)).defects(answer)
-    return answer, problems + [f"{pointer(*at).lstrip('/') or 'the answer'}: {why}" for at, why in defects]
+    return answer, problems + [_told(at, why, "the answer") for at, why in defects]
+
+
+def _told(at: Sequence[str | int], why: str, whole: str) -> str:
+    """A defect as a person reads it, beside its field if it has one."""
+    missing = None if at else re.fullmatch(r"'(.+)' is a required property", why)
+    return f"{missing[1]}: fill this in" if missing else f"{pointer(*at).lstrip('/') or whole}: {why}"
 
 
 def _as_object(form: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -190,7 +196,7 @@ def check_call(call: Mapping[str, Json], tool: Tool | None) -> list[str]:
         return []
     values = {k: v for k, v in call.items() if k not in META and k != "_tool"}
     try:
-        return [f"{pointer(*at).lstrip('/') or 'the call'}: {why}" for at, why in tool.parameters.open_defects(values)]
+        return [_told(at, why, "the call") for at, why in tool.parameters.open_defects(values)]
     except (ActsError, ValueError) as error:
         return [str(error)]
 

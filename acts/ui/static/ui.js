@@ -7,7 +7,7 @@ let rows = -1, waiting = null, source = null;
 
 async function refresh() {
   waiting = null;
-  const answer = await fetch(location.href, { headers: { Accept: "text/html" } });
+  const answer = await fetch(main.dataset.subject ? document.querySelector("#stale a").href : location.href, { headers: { Accept: "text/html" } });
   if (!answer.ok) return;
   const fresh = new DOMParser().parseFromString(await answer.text(), "text/html").getElementById("live");
   if (!fresh) return;
@@ -18,6 +18,7 @@ async function refresh() {
     main.querySelectorAll(".decide button").forEach((button) => { button.disabled = true; });
     return;
   }
+  if (fresh.dataset.subject) return location.reload(); // it waits again
   if (main.contains(document.activeElement) && document.activeElement.matches("input, textarea, select")) return;
   const open = [...main.querySelectorAll("details")].map((part) => part.open);
   const here = listed().map(target)[rows];
