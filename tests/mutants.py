@@ -1,57 +1,39 @@
 """Mutants of four files that decide much: each changes one condition, operator, number or statement; a test must fail.
 
-``make mutants`` works in a copy of the tree. First the tests must pass there, and fail where a file breaks. Tests that
-read source code are left out: they would fail for any change. A hash chooses the mutants, so that a change of the code
-leaves the choice of all others. ``--again`` tries those that survived, and new ones. As a plugin of pytest this file
-gives each property few examples, and does not shrink them.
+``make mutants`` notes which statements each pure test reaches. A mutant is the code of one function, changed in the
+memory of a child process; the tests that reach it run there, the shortest first. So no file changes, and what reads
+source code sees no mutant. A hash chooses the mutants: another line leaves the choice of the rest.
 """
-
-from __future__ import annotations
 
 import ast
 import hashlib
 import json
+import multiprocessing
 import os
 import resource
-import shutil
-import subprocess
 import sys
-import tempfile
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
+from types import CodeType, FunctionType
 from typing import Any
 
-from hypothesis import Phase, settings
+import pytest
+from _pytest.runner import runtestprotocol
 
-ROOT = Path(__file__).parents[1]
-FIGURES = ROOT / "benchmarks" / "figures" / "mutants.json"
+FIGURES = Path("benchmarks/figures/mutants.json")
+FILES = ("acts/machines/walk.py", "acts/plan/graph.py", "acts/plan/context_log.py", "acts/machines/approvals.py")
 EACH, SEED = 25, 1
-FILES = {  # with the nearest tests, which come first
-    "acts/machines/walk.py": "unit/test_walk unit/test_elements unit/test_run_machines unit/test_rules",
-    "acts/plan/graph.py": "unit/test_graph unit/test_walk unit/test_dangling_references",
-    "acts/plan/context_log.py": "unit/test_context_log unit/test_result_placement unit/test_walk",
-    "acts/machines/approvals.py": "unit/test_approvals unit/test_rules property/test_approvals unit/test_resync",
-}
-LAST = "acts/machines/approvals.py"
-READ_SOURCES = "comparison deploy deployed_worker docs_commands figures kubernetes layers printed_commands ratchet"
-UNRELATED = "devserver doctor health http_tool schema_compatibility telemetry typed_tools watchdog worst_requests"
-WIDER = [f"--ignore=tests/unit/test_{name}.py" for name in f"{READ_SOURCES} {UNRELATED}".split()]
-WIDER += ["tests/unit", "tests/property", "tests/replay"]
-PYTEST = "-m pytest -q -x --tb=no -p tests.mutants -p no:xdist -p no:cacheprovider --hypothesis-profile=mutants -m"
-PURE = "not server and not long"
-LIMIT_SECONDS = 600  # several times what all of them take: a mutant that hangs is killed
-LIMIT_BYTES = 8 << 30  # so is one that collects without end
+TESTS = ["-qq", "-p", "no:xdist", "-m", "not server and not long", "--hypothesis-profile=mutants", "--capture=sys"]
+TESTS += ["--ignore=tests/unit/test_devserver.py", "tests/unit", "tests/property"]
+MOST_SECONDS, MOST_BYTES = 600, 8 << 30  # of a process; several times what all tests take: a mutant may have no end
 SWAPS = {
     ast.Eq: ast.NotEq, ast.NotEq: ast.Eq, ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt,
     ast.In: ast.NotIn, ast.NotIn: ast.In, ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.Add: ast.Sub, ast.Sub: ast.Add,
 }  # fmt: skip
 NAMES = {"any": "all", "all": "any", "min": "max", "max": "min"}
-
-settings.register_profile("mutants", settings(derandomize=True, phases=[Phase.explicit, Phase.generate], deadline=None))
-
-
-def pytest_configure() -> None:
-    resource.setrlimit(resource.RLIMIT_AS, (LIMIT_BYTES, LIMIT_BYTES))
+Json = dict[str, Any]
 
 
 def replace_parts(node: Any) -> Iterator[tuple[Any, str]]:
@@ -80,75 +62,139 @@ def replace_parts(node: Any) -> Iterator[tuple[Any, str]]:
             yield node, "pass"
 
 
-def find_mutants(text: str, node: Any, function: str = "") -> Iterator[tuple[dict[str, Any], str]]:
-    """``{line, function, code, mutation}`` of each mutant of the bodies of functions, and the text of its file."""
-    lines = text.encode().splitlines(keepends=True)
+def find_mutants(lines: list[bytes], node: Any, function: str = "", line: int = 0) -> Iterator[tuple[Json, bytes]]:
+    """Each mutant of the bodies of functions: ``{line, function, code, mutation}``, where its statement begins at
+    ``line``, and the text of its file.
+    """
+    line = node.lineno if isinstance(node, ast.stmt) else line
     for part, new in replace_parts(node) if function else ():
-        begin, end = part.lineno - 1, part.end_lineno - 1
-        inserted = (new if new == "pass" else f"({new})").encode()
-        row = lines[begin][: part.col_offset] + inserted + lines[end][part.end_col_offset :]
-        mutation = f"{ast.unparse(part)} -> {new}"
-        mutant = {"line": begin + 1, "function": function, "code": lines[begin].decode().strip(), "mutation": mutation}
-        yield mutant, b"".join([*lines[:begin], row, *lines[end + 1 :]]).decode()
+        begin, end, inserted = part.lineno - 1, part.end_lineno - 1, new if new == "pass" else f"({new})"
+        row = lines[begin][: part.col_offset] + inserted.encode() + lines[end][part.end_col_offset :]
+        mutant = {"line": line, "function": function, "code": lines[begin].decode().strip()}
+        yield mutant | {"mutation": f"{ast.unparse(part)} -> {new}"}, b"".join([*lines[:begin], row, *lines[end + 1 :]])
     is_body = isinstance(node, (ast.ClassDef, ast.FunctionDef))
     function = f"{function}.{node.name}".strip(".") if is_body else function
     children = [] if isinstance(node, ast.JoinedStr) else node.body if is_body else ast.iter_child_nodes(node)
     for child in children:
         if child is not getattr(node, "annotation", None):
-            yield from find_mutants(text, child, function)
+            yield from find_mutants(lines, child, function, line)
 
 
-def choose(file: str) -> list[tuple[dict[str, Any], str]]:
-    """Mutants of a file: those with the lowest hashes."""
-    text = (ROOT / file).read_text("utf-8")
-    by_hash: dict[str, tuple[dict[str, Any], str]] = {}
-    for mutant, mutated in find_mutants(text, ast.parse(text)):
-        words = [SEED, file, *(mutant[key] for key in ("function", "code", "mutation"))]
-        name = hashlib.sha256(json.dumps(words).encode()).hexdigest()[:12]
+def choose(file: str) -> list[tuple[Json, bytes]]:
+    """The mutants with the lowest hashes."""
+    text, by_hash = Path(file).read_bytes(), dict[str, tuple[Json, bytes]]()
+    for mutant, mutated in find_mutants(text.splitlines(keepends=True), ast.parse(text)):
+        words = json.dumps([SEED, file, *(mutant[key] for key in ("function", "code", "mutation"))])
+        name = hashlib.sha256(words.encode()).hexdigest()[:12]
         by_hash[name] = {"name": name, "file": file, **mutant}, mutated
     return [by_hash[name] for name in sorted(by_hash)[:EACH]]
 
 
-def find_failure(tree: Path, file: str, text: str) -> str:
+def names_in(file: str) -> dict[str, Any]:
+    return vars(sys.modules[file.removesuffix(".py").replace("/", ".")])
+
+
+def patch(names: Mapping[str, Any], code: CodeType) -> None:
+    """Give all functions of a module, or of a class, the code that they have in another text of it."""
+    for new in code.co_consts:
+        old = names.get(new.co_name) if isinstance(new, CodeType) else None
+        old = old.fget if isinstance(old, property) else old
+        if isinstance(old, type):
+            patch(vars(old), new)
+        elif isinstance(old, FunctionType):
+            old.__code__ = new
+
+
+class Marks(ast.NodeTransformer):
+    """Each statement of a function says first that it is reached."""
+
+    def visit(self, node: Any) -> Any:
+        for field in ("body", "orelse", "finalbody"):
+            block = getattr(node, field, None)
+            if isinstance(block, list) and not isinstance(node, (ast.Module, ast.ClassDef)):
+                marks = [ast.parse(f"_reach({statement.lineno})").body[0] for statement in block]
+                setattr(node, field, [part for pair in zip(marks, block, strict=True) for part in pair])
+        return self.generic_visit(node)
+
+
+def run(items: list[pytest.Item]) -> Iterator[tuple[pytest.Item, bool]]:
+    """Each test, and whether it passes."""
+    for item, following in zip(items, [*items[1:], None], strict=False):
+        yield item, not any(report.failed for report in runtestprotocol(item, log=False, nextitem=following))
+
+
+def trace(items: list[pytest.Item]) -> dict[str, tuple[float, dict[str, set[int]]]]:
+    """Of each test that passes: its seconds, and the lines of the statements that it reaches, by file."""
+    reached, out = {file: set[int]() for file in FILES}, {}
+    for file in FILES:
+        names_in(file)["_reach"] = reached[file].add
+        marked = ast.fix_missing_locations(Marks().visit(ast.parse(Path(file).read_bytes())))
+        patch(names_in(file), compile(marked, file, "exec", dont_inherit=True))
+    begin = time.monotonic()
+    for item, passes in run(items):
+        if passes:
+            out[item.nodeid] = time.monotonic() - begin, {file: set(lines) for file, lines in reached.items()}
+        for lines in reached.values():
+            lines.clear()
+        begin = time.monotonic()
+    return out
+
+
+def find_killer(file: str, text: bytes, items: list[pytest.Item]) -> str:
     """The first test that fails with this text of a file, or ``""``."""
-    original = (tree / file).read_text("utf-8")
-    (tree / file).write_text(text, "utf-8")
-    shutil.rmtree((tree / file).parent / "__pycache__", ignore_errors=True)  # it knows a file by second and size
-    command, environment = [sys.executable, *PYTEST.split(), PURE], os.environ | {"TEST_EXAMPLES": "10"}
+    patch(names_in(file), compile(text, file, "exec", dont_inherit=True))
+    return next((item.nodeid for item, passes in run(items) if not passes), "")
+
+
+def in_child(work: Callable[[], Any]) -> Any:
+    """What ``work`` returns in a process of its own; None where it dies, by a limit, too."""
+    receiver, sender = multiprocessing.Pipe(duplex=False)
+
+    def send() -> None:
+        resource.setrlimit(resource.RLIMIT_CPU, (MOST_SECONDS, MOST_SECONDS))
+        resource.setrlimit(resource.RLIMIT_AS, (MOST_BYTES, MOST_BYTES))
+        sender.send(work())
+
+    child = multiprocessing.get_context("fork").Process(target=send)
+    child.start()
+    sender.close()
     try:
-        for tests in ([f"tests/{name}.py" for name in FILES[file].split()], WIDER):
-            done = subprocess.run(  # noqa: PLW1510
-                [*command, *tests], cwd=tree, env=environment, capture_output=True, text=True, timeout=LIMIT_SECONDS
-            )
-            lines = [line.split()[1] for line in done.stdout.splitlines() if line.startswith(("FAILED ", "ERROR "))]
-            if done.returncode:
-                return (lines or [f"pytest ends with {done.returncode}: {done.stdout[-500:]}"])[0]
-    except subprocess.TimeoutExpired:
-        return "hangs"
+        return receiver.recv()
+    except EOFError:
+        return None
     finally:
-        (tree / file).write_text(original, "utf-8")
-    return ""
+        child.join()
 
 
-def main() -> None:
-    os.nice(5)
-    past = {row["name"]: row for row in json.loads(FIGURES.read_text("utf-8"))["rows"]} if FIGURES.exists() else {}
-    rows: list[dict[str, Any]] = []
-    with tempfile.TemporaryDirectory() as folder:
-        tree = Path(folder) / "tree"
-        shutil.copytree(ROOT, tree, ignore=shutil.ignore_patterns(".venv", ".git", "__pycache__"))
-        if failure := find_failure(tree, LAST, (tree / LAST).read_text("utf-8")):
-            sys.exit(f"{failure} fails without a mutant")
-        if files := [file for file in FILES if not find_failure(tree, file, "raise ValueError\n")]:
-            sys.exit(f"no test reads {files} of the copy")
+class Mutants:
+    """A plugin of pytest, which runs the tests of each mutant."""
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_configure(self) -> None:
+        from hypothesis import Phase, settings  # pytest wants to import it first
+
+        settings.register_profile("mutants", derandomize=True, deadline=None, phases=[Phase.explicit, Phase.generate])
+
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        past = {row["name"]: row for row in json.loads(FIGURES.read_text("utf-8"))["rows"]} if FIGURES.exists() else {}
+        traces, rows = in_child(partial(trace, session.items)), list[Json]()
         for mutant, text in [choice for file in FILES for choice in choose(file)]:
-            row = past.get(mutant["name"], {})
-            killer = ("--again" in sys.argv and row.get("killed_by")) or find_failure(tree, mutant["file"], text)
-            rows.append(mutant | ({"killed_by": killer} if killer else {"survives": row.get("survives", "")}))
-            print(json.dumps(rows[-1]), flush=True)
-    head = {"mutants": len(rows), "killed": sum("killed_by" in row for row in rows)}
-    FIGURES.write_text(json.dumps(head | {"rows": rows}, ensure_ascii=False, indent=1) + "\n", "utf-8")
+            file, row = mutant["file"], past.get(mutant["name"], {})
+            killer = row.get("killed_by") if "--again" in sys.argv else None  # only what survived, or is new
+            if killer is None:
+                items = [item for item in session.items if item.nodeid in traces]
+                items = [item for item in items if mutant["line"] in traces[item.nodeid][1][file]]
+                items.sort(key=lambda item: traces[item.nodeid][0])
+                killer = in_child(partial(find_killer, file, text, items))
+            ending = {"survives": row.get("survives", "")} if killer == "" else {"killed_by": killer or "no end"}
+            rows.append(mutant | ending)
+            print(len(items), json.dumps(rows[-1]), file=sys.__stderr__, flush=True)
+        head = {"mutants": len(rows), "killed": sum("killed_by" in row for row in rows)}
+        FIGURES.write_text(json.dumps(head | {"rows": rows}, ensure_ascii=False, indent=1) + "\n", "utf-8")
+        return True
 
 
 if __name__ == "__main__":
-    main()
+    os.nice(5)
+    os.environ["TEST_EXAMPLES"] = "30"
+    sys.exit(pytest.main(TESTS, plugins=[Mutants()]))

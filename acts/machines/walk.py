@@ -716,8 +716,7 @@ class Walk:
         """Take over what a Call did in an earlier run; False when it has to run."""
         node = call.node
         if node.kind == UNIT:
-            report = run.find_report(node)
-            if report is not None:
+            if (report := run.find_report(node)) is not None:
                 self._apply_child_report(call, report, now)
             return report is not None
         reading = None if call.elements is None else call.elements.reading

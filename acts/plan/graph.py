@@ -78,9 +78,7 @@ class WriterIndex:
             above = [(self.below, path.names[:depth]) for depth in range(len(path.names) + 1)]
             for table, names in ((self.exact, path.names), *above):
                 key = (call.instance, path.kind, names)
-                chain = table.get(key)
-                if chain is None:
-                    chain = table[key] = WriterChain(Path(path.kind, names))
+                chain = table.setdefault(key, WriterChain(Path(path.kind, names)))
                 if not chain.entries or chain.entries[-1] != entry:  # once per Call
                     chain.entries.append(entry)
 
@@ -108,8 +106,7 @@ class WriterIndex:
         for depth in range(0 if instance is None else len(path.names)):
             place = path.kind, path.names[:depth]
             shared, own = self.exact.get((None, *place)), self.below.get((instance, *place))
-            last = bisect.bisect_left(shared.entries, before) if shared is not None else 0
-            if shared is not None and own is not None and last:
+            if shared is not None and own is not None and (last := bisect.bisect_left(shared.entries, before)):
                 yield own, bisect.bisect_left(own.entries, shared.entries[last - 1])
 
 
