@@ -995,7 +995,7 @@ class Walk:
     def _prepare_element(self, call: CallState, now: str) -> StartCall | None:
         """The element of a Call that starts next; None when none does. Those that cannot start have failed then."""
         elements = call.own_elements
-        while elements.next is None and elements.unstarted and call.stage == "collecting":
+        while elements.next is None and elements.unstarted:
             node = call.node.element_node(elements.next_index)
             self.work.begin_call()
             try:

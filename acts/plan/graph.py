@@ -166,8 +166,7 @@ class PlanListing:
         """The graph of Calls that are listed in plan order."""
         waits = []
         for rank, call in enumerate(self.calls):
-            own = paths_read(call) if call.instance is not None else ()
-            hiding = (wait for path in own for wait in self.writers.hiding(path, call.instance, rank))
+            hiding = (wait for path in paths_read(call) for wait in self.writers.hiding(path, call.instance, rank))
             waits.append((*self.waits[rank], *hiding))
         return Graph(self.calls, tuple(waits), self.writers)
 
