@@ -152,7 +152,7 @@ def find_latest_set(trail: Trail, point: Point, rank: int) -> Effect | None:
 def find_growing(above: Trail, point: Point, rank: int) -> int | None:
     """The depth of the first list or string that grew since ``point``: it must be read as a whole."""
     for effects in above:
-        if effects.others and effects.growth(point, rank) is not None:
+        if effects.growth(point, rank) is not None:
             return effects.depth
     return None
 

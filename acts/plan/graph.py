@@ -247,12 +247,11 @@ def _prepare_sorter(
                 backwards = reversed_chains.setdefault(id(chain), WriterChain(chain.path, chain.entries[::-1]))
                 parts = [(chain, at), (backwards, len(chain.entries) - at - 1)]
             for part, length in parts:
-                if length:
-                    chains[id(part)] = part
-                    sorter.add(position, (id(part), length))
+                chains[id(part)] = part
+                sorter.add(position, (id(part), length))
     for id_, chain in chains.items():
         for count, entry in enumerate(chain.entries):
-            sorter.add((id_, count + 1), entry, *([(id_, count)] if count else []))
+            sorter.add((id_, count + 1), entry, (id_, count))
     problems = []
     try:
         sorter.prepare()
