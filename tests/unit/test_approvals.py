@@ -165,6 +165,7 @@ def test_a_refused_decision_leaves_everything_waiting_and_whoever_asked_gets_the
         ("ur", INVALID_REQUEST), ("ur/m", INVALID_REQUEST), ("ur/m/x", INVALID_REQUEST)
     ]  # fmt: skip
     assert all(a.problem and a.problem.details[0]["code"] == "unknownTool" for a in tree.answers)
+    assert machine_of(tree, ROOT).approvals.refuse_updates("it is over") == []  # each has its one answer
     tell(tree, "edit", MIDDLE, call="1:pay", **BAD)
     tree.settle()
     assert "no such tool" in notes(machine_of(tree, MIDDLE))
@@ -178,6 +179,24 @@ def test_an_approval_that_follows_an_edit_on_its_way_is_not_about_what_the_edit_
     tell(tree, "approve", by="b")
     tree.settle()
     assert taken(leaf) == [(None, "edit", "a")]
+
+
+def test_a_root_keeps_a_decision_that_comes_before_its_run_waits_and_remembers_it_for_like_calls() -> None:
+    tree = Tree()
+    run(tree)
+    tell(tree, "approve", call="1:pay", by="a")
+    tree.settle()
+    leaf = run(tree, MIDDLE, [PAY], [PAY], [PAY])
+    tell(tree, "approve", call="1:pay", by="b", remember={})
+    tree.settle()
+    assert taken(leaf) == [("1:pay", "approve", by) for by in ("a", "b", "b")]
+
+
+def test_of_long_changes_the_root_hears_which_parts_changed() -> None:
+    changes = [{"part": "n", "from": "x" * 600, "to": "y"}]
+    wait = PendingApproval(workflow_id=MIDDLE, what="plan", version=1, since="", changes=changes)
+    reported = PendingReports(MIDDLE, TreePosition(ancestors=(ROOT,))).as_reported(wait)
+    assert reported.about["changes"] == [{"part": "n"}]
 
 
 def test_after_a_report_of_all_that_waits_the_root_knows_nothing_else() -> None:
