@@ -13,7 +13,7 @@ PYTEST_ARGS ?= -n 3 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
 .PHONY: demo test test-long test-fast setup dev check docs bench bench-comeback bench-large bench-sets bench-planning compare fuzz fuzz-minute soak \
-	soak-approvals soak-minute support-desk support-desk-kill walkthroughs support-desk-nightly mcp-servers clients alerts live-smoke clean help
+	soak-approvals soak-minute support-desk support-desk-kill walkthroughs support-desk-nightly mcp-servers clients alerts live-smoke mutants clean help
 
 # Of `make soak` and `make fuzz`
 SECONDS ?= 60
@@ -95,6 +95,9 @@ fuzz: setup ## hostile inputs against everything that reads input; SECONDS=60 SE
 
 fuzz-minute: setup ## the first 500 hostile inputs, always the same: about a minute
 	$(BIN)/python -m tests.fuzz --cases 500 --seed 1
+
+mutants: setup ## change 100 places of the four files that decide most, one at a time: which test fails? (half an hour)
+	$(BIN)/python -m tests.mutants
 
 # The SDK's reference servers, from PyPI and npm (needs Node.js), in a folder of their own: none is a dependency
 MCP_SERVERS ?= .mcp-servers

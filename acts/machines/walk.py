@@ -716,8 +716,7 @@ class Walk:
         """Take over what a Call did in an earlier run; False when it has to run."""
         node = call.node
         if node.kind == UNIT:
-            report = run.find_report(node)
-            if report is not None:
+            if (report := run.find_report(node)) is not None:
                 self._apply_child_report(call, report, now)
             return report is not None
         reading = None if call.elements is None else call.elements.reading
@@ -996,7 +995,7 @@ class Walk:
     def _prepare_element(self, call: CallState, now: str) -> StartCall | None:
         """The element of a Call that starts next; None when none does. Those that cannot start have failed then."""
         elements = call.own_elements
-        while elements.next is None and elements.unstarted and call.stage == "collecting":
+        while elements.next is None and elements.unstarted:
             node = call.node.element_node(elements.next_index)
             self.work.begin_call()
             try:

@@ -152,7 +152,7 @@ def find_latest_set(trail: Trail, point: Point, rank: int) -> Effect | None:
 def find_growing(above: Trail, point: Point, rank: int) -> int | None:
     """The depth of the first list or string that grew since ``point``: it must be read as a whole."""
     for effects in above:
-        if effects.others and effects.growth(point, rank) is not None:
+        if effects.growth(point, rank) is not None:
             return effects.depth
     return None
 
@@ -458,7 +458,7 @@ def refuse_defects(call: PlannedCall, value: Json, *, levels: int = 0) -> None:
 
 def is_message(value: Json) -> bool:
     kind = value.get("type") if isinstance(value, dict) else None
-    if not isinstance(kind, str) or kind not in DATA_TYPES or kind not in value:
+    if kind not in DATA_TYPES or kind not in value:
         return False
     return set(value) <= {"type", kind, "kind", "schema", "description"}
 

@@ -78,9 +78,7 @@ class WriterIndex:
             above = [(self.below, path.names[:depth]) for depth in range(len(path.names) + 1)]
             for table, names in ((self.exact, path.names), *above):
                 key = (call.instance, path.kind, names)
-                chain = table.get(key)
-                if chain is None:
-                    chain = table[key] = WriterChain(Path(path.kind, names))
+                chain = table.setdefault(key, WriterChain(Path(path.kind, names)))
                 if not chain.entries or chain.entries[-1] != entry:  # once per Call
                     chain.entries.append(entry)
 
@@ -108,8 +106,7 @@ class WriterIndex:
         for depth in range(0 if instance is None else len(path.names)):
             place = path.kind, path.names[:depth]
             shared, own = self.exact.get((None, *place)), self.below.get((instance, *place))
-            last = bisect.bisect_left(shared.entries, before) if shared is not None else 0
-            if shared is not None and own is not None and last:
+            if shared is not None and own is not None and (last := bisect.bisect_left(shared.entries, before)):
                 yield own, bisect.bisect_left(own.entries, shared.entries[last - 1])
 
 
@@ -169,8 +166,7 @@ class PlanListing:
         """The graph of Calls that are listed in plan order."""
         waits = []
         for rank, call in enumerate(self.calls):
-            own = paths_read(call) if call.instance is not None else ()
-            hiding = (wait for path in own for wait in self.writers.hiding(path, call.instance, rank))
+            hiding = (wait for path in paths_read(call) for wait in self.writers.hiding(path, call.instance, rank))
             waits.append((*self.waits[rank], *hiding))
         return Graph(self.calls, tuple(waits), self.writers)
 
@@ -251,12 +247,11 @@ def _prepare_sorter(
                 backwards = reversed_chains.setdefault(id(chain), WriterChain(chain.path, chain.entries[::-1]))
                 parts = [(chain, at), (backwards, len(chain.entries) - at - 1)]
             for part, length in parts:
-                if length:
-                    chains[id(part)] = part
-                    sorter.add(position, (id(part), length))
+                chains[id(part)] = part
+                sorter.add(position, (id(part), length))
     for id_, chain in chains.items():
         for count, entry in enumerate(chain.entries):
-            sorter.add((id_, count + 1), entry, *([(id_, count)] if count else []))
+            sorter.add((id_, count + 1), entry, (id_, count))
     problems = []
     try:
         sorter.prepare()

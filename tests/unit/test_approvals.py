@@ -9,9 +9,10 @@ import pytest
 
 from acts.language.config import Approve
 from acts.language.wire import INVALID_REQUEST
-from acts.machines.approvals import RESEND_SECONDS
+from acts.machines.approvals import RESEND_SECONDS, PendingReports
 from acts.machines.commands import StartTimer
 from acts.machines.events import RecordReceived
+from acts.tree.decisions import PendingApproval
 from acts.tree.records import TreePosition
 from acts.tree.signal_records import PendingChanged
 from acts.tree.wire_format import RecordError
@@ -164,9 +165,48 @@ def test_a_refused_decision_leaves_everything_waiting_and_whoever_asked_gets_the
         ("ur", INVALID_REQUEST), ("ur/m", INVALID_REQUEST), ("ur/m/x", INVALID_REQUEST)
     ]  # fmt: skip
     assert all(a.problem and a.problem.details[0]["code"] == "unknownTool" for a in tree.answers)
+    assert machine_of(tree, ROOT).approvals.refuse_updates("it is over") == []  # each has its one answer
     tell(tree, "edit", MIDDLE, call="1:pay", **BAD)
     tree.settle()
     assert "no such tool" in notes(machine_of(tree, MIDDLE))
+
+
+def test_an_approval_that_follows_an_edit_on_its_way_is_not_about_what_the_edit_made() -> None:
+    tree = Tree()
+    run(tree)
+    leaf = run(tree, MIDDLE, [PLAN])
+    tell(tree, "edit", plan=[{}], by="a")
+    tell(tree, "approve", by="b")
+    tree.settle()
+    assert taken(leaf) == [(None, "edit", "a")]
+
+
+def test_a_root_keeps_a_decision_that_comes_before_its_run_waits_and_remembers_it_for_like_calls() -> None:
+    tree = Tree()
+    run(tree)
+    tell(tree, "approve", call="1:pay", by="a")
+    tree.settle()
+    leaf = run(tree, MIDDLE, [PAY], [PAY], [PAY])
+    tell(tree, "approve", call="1:pay", by="b", remember={})
+    tree.settle()
+    assert taken(leaf) == [("1:pay", "approve", by) for by in ("a", "b", "b")]
+
+
+def test_of_long_changes_the_root_hears_which_parts_changed() -> None:
+    changes = [{"part": "n", "from": "x" * 600, "to": "y"}]
+    wait = PendingApproval(workflow_id=MIDDLE, what="plan", version=1, since="", changes=changes)
+    reported = PendingReports(MIDDLE, TreePosition(ancestors=(ROOT,))).as_reported(wait)
+    assert reported.about["changes"] == [{"part": "n"}]
+
+
+def test_after_a_report_of_all_that_waits_the_root_knows_nothing_else() -> None:
+    reports = PendingReports(MIDDLE, TreePosition(ancestors=(ROOT,)))
+    reports.next_report([PendingApproval(workflow_id=MIDDLE, what="plan", version=1, since="")])
+    reports.confirm()
+    reports.restart()
+    reports.next_report([])
+    reports.confirm()
+    assert reports.to_json() == []
 
 
 def test_a_report_that_is_lost_is_sent_again_until_it_arrives() -> None:

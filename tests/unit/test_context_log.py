@@ -91,6 +91,11 @@ def test_a_message_that_cannot_be_applied_is_a_problem_and_the_rest_counts(messa
     assert log.state() == {"n": 1, "l": [1], "ok": 1}
 
 
+def test_what_an_object_of_an_instance_replaces_is_in_nobodys_way() -> None:
+    log = log_of({"type": "state", "l": [5]}, own("A", l={"q": 1}))
+    assert log.view_of("A").find_conflict(path("†state.l.0"), "push", 1, START) is None
+
+
 def test_a_read_as_of_a_position_sees_only_what_is_before_it() -> None:
     log = log_of({"type": "state", "a": 0, "l": [0]})
     a, items, whole = path("†state.a"), path("†state.l"), path("†state")

@@ -74,6 +74,7 @@ def test_an_element_without_a_parameter_fails_alone() -> None:
 
 def test_a_cancelled_walk_starts_no_more_elements_and_ends_with_those_that_run() -> None:
     drive = begin(call("e", "†state.e", _each=list(range(9))), config={"maxParallel": 3})
+    assert drive.walk.startable == 6
     drive.finish("1:e[0]")
     drive.perform(drive.walk.cancel(NOW))
     assert drive.running == ["1:e[1]", "1:e[2]", "1:e[3]"]

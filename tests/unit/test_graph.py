@@ -41,6 +41,7 @@ GRAPHS: list[tuple[str, list[str], list[dict[str, Any]], list[int], dict[int, se
     ("siblings do not meet", ["a.x", "b < a.xy ; z", "c < a.y ; z"], [state(z=1, a={"xy": 1, "y": 1})], [1, 2, 3], {}),
     ("read-modify-write does not wait for itself", ["a < a", "a < a"], [state(a=1)], [1, 2], {2: {1}}),
     ("read-modify-write, forward", ["a < a", "a"], [], [2, 1], {1: {2}}),
+    ("read-modify-write, forward, of several", ["a < a", "a", "a"], [], [2, 3, 1], {1: {2, 3}}),
     ("no edge from a reader to a later writer", ["a", "b < a", "a"], [], [1, 2, 3], {2: {1}}),
     ("every writer before it, not only the last", ["a", "a", "b < a"], [], [1, 2, 3], {3: {1, 2}}),
     ("branches", ["a | b", "c < a", "d < b", "e < c | d"], [], [1, 2, 3, 4], {2: {1}, 3: {1}, 4: {2, 3}}),
@@ -125,6 +126,11 @@ def test_what_the_context_or_the_list_breaks_is_no_cycle(calls: list[str], conte
 def prepared(plan: list[dict[str, Any]], *context: dict[str, Any]) -> ValidatedPlan:
     tools = {c["_tool"]: tool(c["_tool"]) for c in plan}
     return validate_request({"context": [{"type": "tool", "tool": tools}, *context, {"type": "plan", "plan": plan}]})
+
+
+def test_a_call_does_not_wait_for_a_write_that_the_next_one_replaces() -> None:
+    graph = prepared([call("a", "†state.x"), call("b", "†state"), call("c", "†log.c", y="†state.y")]).graph
+    assert find_dependencies(graph, 2) == {1}
 
 
 def test_ten_thousand_readers_of_ten_thousand_writers_store_few_waits() -> None:

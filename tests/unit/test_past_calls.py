@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from acts.language import wire
 from acts.language.errors import CallError, InvalidRequest
 from acts.language.messages import read_request
 from acts.machines.past import PastCalls, calls_before, past_of_root
@@ -121,6 +122,16 @@ def test_no_result_of_an_element_is_taken_over_that_the_tool_does_not_return_any
     resumed = Resumed(request(plan, charge=tool(**each, _output={"type": "integer"})), past_run(drive))
     assert resumed.past.taken == {"1:charge[0]": "run/1:charge"}
     assert list(resumed.started) == ["1:charge[1]", "1:charge[2]"]
+
+
+def test_a_call_that_was_cancelled_keeps_the_results_of_its_elements() -> None:
+    plan, each = {**CHAIN[0], "_each": [1, 2], "n": "†item"}, tool(_each={"type": "array"})
+    drive = Drive(request(plan, charge=each), {"1:charge[0]": 5})
+    drive.finish("1:charge[0]")
+    drive.walk.cancel(NOW)
+    drive.walk.failed("1:charge[1]", CallError(wire.CANCELLED, ""), NOW)
+    resumed = Resumed(request(plan, charge=each), past_run(drive))
+    assert (resumed.past.taken, list(resumed.started)) == ({"1:charge[0]": "run/1:charge"}, ["1:charge[1]"])
 
 
 def test_a_mended_call_keeps_its_id_and_a_fork_gives_new_ones() -> None:

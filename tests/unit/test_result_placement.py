@@ -176,3 +176,10 @@ def test_a_write_appends_a_message_that_says_where_it_came_from(
     again = parse_message(json.loads(json.dumps(message)))
     assert isinstance(again, Data)
     assert (again.path, again.method, again.instance) == (where, "push", "A")
+
+
+def test_a_result_that_is_no_json_is_refused_with_the_place_of_the_defect() -> None:
+    with pytest.raises(CallError, match=r"stored: [^:]+ at /n$"):
+        place_result(node_of("†state.a"), {"n": float("nan")})
+    with pytest.raises(CallError, match=r"stored: [^/]+(?<! at )$"):
+        place_result(node_of("†state.a"), float("nan"))

@@ -51,26 +51,27 @@ def plan_run(calls: list[dict[str, Any]], **config: Any) -> PlanRun:
 def test_what_one_workflow_task_has_no_time_for_goes_on_in_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
     spent = property(lambda work: work.task_steps + work.steps.spent > 0)
     monkeypatch.setattr(Work, "is_spent", spent)
-    properties = {"_activity": {"const": "load"}, "_outputPath": {}, "_each": {}, "x": {"type": "number"}}
+    properties = {"_activity": {"const": "load"}, "_outputPath": {}, "_each": {}, "x": {}}
     tool = {"type": "tool", "tool": {"type": "object", "properties": {"_tool": {"const": "look"}, **properties}}}
+    ids, state = "†state.orders[*].id", {"orders": [{"id": 1}]}
     calls = [
-        {"_tool": "look", "x": 1, "_outputPath": "†state.a"}, {"_tool": "look", "x": 2, "_outputPath": "†state.b"},
-        {"_tool": "look", "_each": [1, 2, 3], "x": "†state.a", "_outputPath": "†state.c"},
-        {"_tool": "look", "x": "†state.b", "_outputPath": "†state.d"},
+        {"_tool": "look", "x": ids, "_outputPath": "†state.a"}, {"_tool": "look", "x": ids, "_outputPath": "†state.b"},
+        {"_tool": "look", "_each": [[1], [2], [3]], "x": "†state.a && †item[*]", "_outputPath": "†state.c"},
+        {"_tool": "look", "x": f"†state.b && {ids}", "_outputPath": "†state.d"},
     ]  # fmt: skip
-    raw = {"context": [tool, {"type": "plan", "plan": calls}]}
+    raw = {"context": [tool, {"type": "state", "state": state}, {"type": "plan", "plan": calls}]}
     prepared = validate_parsed(read_request(raw), {}, SERVED)
     run = PlanRun("r", PlanSetup(raw, prepared, Capabilities(served=SERVED), TreePosition(), SOURCE), lambda n: n.id)
     tasks: list[list[Any]] = [[Begin()]]
-    starts = 0
+    starts: list[int] = []
     while tasks:
         made = [command for event in tasks.pop(0) for command in run.handle(event, NOW)] + run.flush(NOW)
         ended = [CallEnded(c.node.key, 7) for c in made if isinstance(c, commands.StartCall)]
-        starts += len(ended)
+        starts.append(len(ended))
         tasks += [ended] if ended else []
         tasks += [[TimerFired(c.name)] for c in made if isinstance(c, StartTimer)]
-    assert (run.finished, starts) == ("completed", 6)
-    assert run.walk.context.log.state() == {"a": 7, "b": 7, "c": [7, 7, 7], "d": 7}
+    assert (run.finished, starts) == ("completed", [0, 0, 2, 1, 1, 0, 1, 1, 0, 0])
+    assert run.walk.context.log.state() == {**state, "a": 7, "b": 7, "c": [7, 7, 7], "d": 7}
 
 
 @pytest.mark.parametrize(("missing", "path", "left"), [("fail", "†state.a", ["call"]), ("wait", "†input.late", [])])

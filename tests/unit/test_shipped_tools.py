@@ -16,7 +16,7 @@ from acts.activities.shipped_tools import COMPUTE, FAILED, SHIPPED, compute, eva
 from acts.language.errors import SettingsError
 from acts.language.tools import read_tool
 from acts.machines.commands import StartCall
-from acts.machines.walk import Walk
+from acts.machines.walk import Walk, date_of
 from acts.plan.validate import validate, validate_request
 from tests.property.drive import NOW, identify
 
@@ -161,6 +161,11 @@ def test_a_wait_ends_at_its_time(parameters: dict[str, Any], end: str | None) ->
     assert walk.calls[0].until == end
     walk.wake(end)
     assert walk.context.log.state() == {"due0": end}
+
+
+def test_a_tool_of_ones_own_that_waits_needs_a_zone_too() -> None:
+    with pytest.raises(ValueError, match="no zone"):
+        date_of("2026-06-01T00:00:00")
 
 
 def test_ten_thousand_waits_have_one_timer_and_take_no_permit() -> None:

@@ -191,14 +191,21 @@ def test_a_call_that_was_postponed_starts_again_in_its_turn_and_with_the_same_va
 
 def test_a_walk_that_can_record_nothing_more_keeps_what_completed_and_fails_with_the_reason() -> None:
     plan = [call("a", "†state.a"), call("b", "†state.b"), call("c", "†state.c", x="†state.b")]
-    made = row("three", plan, results={"a": 1})
+    made = row("four", [*plan, call("d", "†state.d", x="†state.a")], results={"a": 1})
     drive = Drive(made["request"], made["results"])
+    drive.walk.postpones, drive.walk.work.task_steps = True, 1 << 60  # there is no time for d
     drive.finish("1:a")
     drive.perform(drive.walk.exhaust(CallError("LimitExceeded", "full"), NOW))
     assert drive.final_statuses == ["failed"]
-    assert {id_: drive.state(id_) for id_ in ("1:a", "2:b", "3:c")} == {
-        "1:a": "completed", "2:b": "failed", "3:c": "skipped",
+    assert {id_: drive.state(id_) for id_ in ("1:a", "2:b", "3:c", "4:d")} == {
+        "1:a": "completed", "2:b": "failed", "3:c": "skipped", "4:d": "skipped",
     }  # fmt: skip
     assert drive.walk.context.log.state() == {"a": 1}
     assert drive.walk.calls[drive.rank("2:b")].error == {"code": "LimitExceeded", "message": "full"}
     assert drive.walk.completed("2:b", 2, NOW) == []  # it comes too late
+
+
+def test_people_are_asked_again_about_a_call_that_they_have_not_seen() -> None:
+    drive = begin(call("a", "†state.a"), config={"approve": {"calls": True}})
+    drive.perform(drive.walk.ask_again(["gone", "1:a"], NOW))
+    assert drive.questions == ["1:a", "1:a"]

@@ -28,6 +28,8 @@ MEETING: list[tuple[str, str, Any, Any]] = [
     ("†state.l", "merge", {"a": 1}, {"l": {"b": 2}}),
     ("†state.l", "assign", {"a": {}}, {"l": {"a": {"b": 2}}}),
     ("†state.l.x", "set", 1, {"l": 5}),
+    ("†state.l", "push", 1, [0]),
+    ("†state", "push", 1, {"l": 5}),
 ]
 
 
