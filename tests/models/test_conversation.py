@@ -1,7 +1,7 @@
 """Whole requests of an agent as the real SDKs send them: each tick repeats the one before, byte by byte.
 
 ``tests/golden/request-*.json`` is the second request of an agent, for a person to read. To write them again, and the
-prompts, see ``tests/unit/test_prompt.py``.
+prompts, see ``tests/unit/planner/test_prompt.py``.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from acts.activities.model_context import PromptContext
 from tests.agent_driver import Agent
 from tests.models.rawserver import RawServer
 from tests.models.support import Api
-from tests.unit.test_prompt import FIRST, GOLDEN, RESULTS, agent_of, run_tick
+from tests.unit.planner.test_prompt import FIRST, GOLDEN, RESULTS, agent_of, run_tick
 
 Json = Any
 TICKS: list[tuple[Json, dict[str, Json]]] = [

@@ -18,7 +18,7 @@ from tests.models.sent_requests import defects_of_request
 from tests.models.support import Api
 from tests.models.test_ask_model import TOOL, solution_request
 from tests.models.test_conversation import turns_of
-from tests.unit.test_prompt import CONTEXT, agent_of, planner, run_tick
+from tests.unit.planner.test_prompt import CONTEXT, agent_of, planner, run_tick
 
 Json = Any
 PDF, PNG = base64.b64encode(b"%PDF-1.7 x").decode(), base64.b64encode(b"\x89PNG").decode()

@@ -25,8 +25,8 @@ from acts.provenance.trace import ACTIVITY, ENGINE, MODEL, REQUEST, Limits, Prov
 from tests import oracle
 from tests.property.drive import Drive, many
 from tests.strategies import MEETING_POINTS, Case, cases, collisions, orders
-from tests.unit.test_context_log import applicable, histories
-from tests.unit.test_provenance import sources
+from tests.unit.plan.test_context_log import applicable, histories
+from tests.unit.provenance.test_provenance import sources
 
 Json = Any
 Where = tuple[str, ...]

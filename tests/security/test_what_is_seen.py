@@ -24,7 +24,7 @@ from acts.language.wire import APPROVE, EDIT, REJECT
 from acts.tree.decisions import PendingApproval
 from acts.tree.wire_format import digest
 from acts.views.text import change_lines, code_span, fence
-from tests.unit.test_web_page import JSON, SINCE
+from tests.unit.views.test_web_page import JSON, SINCE
 
 Json = Any
 # Bidirectional controls, joiners, fillers, variation selectors, C0, C1, DEL, tags, blanks, halves of characters
