@@ -148,7 +148,7 @@ RAISED: list[tuple[str, int, str]] = [
     ("ui", 63, "forms and cards of plans show values; fields say what is wrong; like Calls are signed together"),
 ]
 FILES = 159
-TEST_LINES = 49_426
+TEST_LINES = 49_428
 LONGEST_FUNCTION = 60
 MEDIAN_FUNCTION = 7
 
