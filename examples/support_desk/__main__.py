@@ -140,12 +140,13 @@ def running(commands: Mapping[str, list[str]], settings: Mapping[str, str], logs
 
 
 def wait_for_shop(programs: Programs) -> None:
-    """Wait until database and payment service answer, and fill the database the first time."""
+    """Wait until database, payment service and site answer, and fill the database the first time."""
     deadline = time.monotonic() + _START_SECONDS
     while True:
         try:
             database.prepare(programs.settings["DESK_DATABASE"], int(programs.settings["DESK_ORDERS"]))
             httpx2.get(f"{programs.settings['DESK_PAYMENTS']}/ledger").raise_for_status()
+            httpx2.get(programs.settings["DESK_SITE"])
         except Exception:  # the driver's own errors, too
             if time.monotonic() > deadline:
                 raise

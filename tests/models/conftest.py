@@ -21,7 +21,7 @@ async def clients(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[None]:
         if name.startswith(("ANTHROPIC_", "OPENAI_", "ACTS_OPENAI", "ACTS_MODELS", "ACTS_KEEP")):
             monkeypatch.delenv(name)
     monkeypatch.setattr(ask_model, "_pauses", {})
-    monkeypatch.setattr(request_batches, "_known", {})
+    monkeypatch.setattr(request_batches, "_batches", {})
     yield
     await close_clients()
 

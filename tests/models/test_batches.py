@@ -202,7 +202,7 @@ async def test_of_all_that_wait_one_asks_and_another_worker_finds_the_answer(
     waits = await asyncio.gather(*map(request_batches.check_ended, items), return_exceptions=True)
     assert {(wait.code, wait.retryAfter) for wait in waits if isinstance(wait, ModelError)} == {("modelBatched", 60.0)}
     assert provider.asked["batch_1"] == 1
-    request_batches._known.clear()  # a worker that has seen nothing yet
+    request_batches._batches.clear()  # a worker that has seen nothing yet
     assert await request_batches.take_outcome(items[0]) is not None
     assert await request_batches.take_outcome(items[0]) is not None  # the attempt before was lost
     old = replace(items[0], since=0.0)
@@ -268,7 +268,7 @@ async def test_a_plan_waits_in_one_batch_while_its_worker_is_gone_and_pays_half(
             return notes[0].startswith(text) and all(item.attempt > 1 for item in pending)
 
         await assert_eventually(is_waiting)
-    request_batches._known.clear()
+    request_batches._batches.clear()
     async with engine_on(server, user.engine):
         result = await ended(handle)
     assert result["state"] == {"all": [7] * 20}

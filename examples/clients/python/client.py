@@ -31,9 +31,10 @@ async def main(request: dict[str, Any], run_id: str) -> None:
     )  # fmt: skip
     status: dict[str, Any] = await handle.execute_update("decide", {"decision": "approve", "by": "a client"})
     print(f"approved; the plan is {status['phase']}", file=sys.stderr)
-    print(json.dumps(await handle.result()))
+    print(json.dumps(await handle.result()), flush=True)
 
 
 if __name__ == "__main__":
     file, name = sys.argv[1:]
     asyncio.run(main(json.loads(Path(file).read_text("utf-8")), name))
+    os._exit(0)  # an interpreter that ends so soon after the SDK connected may crash
