@@ -121,7 +121,7 @@ class KeptOutcomes:
 
     async def report_lost(self, client: Client) -> None:
         """Whenever the server has been away, report what ended meanwhile; until the task is cancelled."""
-        self._seen = time.monotonic()  # a worker begins only where the server answers
+        self._answered_at = time.monotonic()  # a worker begins only where the server answers
         while True:
             await asyncio.sleep(LOOK_SECONDS)
             if await _answers(client):
