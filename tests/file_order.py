@@ -12,7 +12,7 @@ PROCESSES = 3  # as the Makefile has it
 # Seconds of a file, by its folder, on two cores: a guess suffices, as it decides about the order alone
 SECONDS = {
     "workflow": 7, "attacks": 9, "replay": 20, "property": 9, "examples": 8, "mcp": 6, "cli": 5,
-    "storage": 4, "security": 4, "models": 3, "delegates": 2, "unit": 2,
+    "storage": 4, "security": 4, "models": 3, "delegates": 2,
 }  # fmt: skip
 # Of what is killed: half of these seconds are waits for what died, in which others compute
 WAITING_FOLDER, WAITING_SECONDS = "crash", 35

@@ -40,7 +40,6 @@ RPC: Final = timedelta(seconds=10)  # one request, with the retries of the SDK
 STATE_VARIABLE: Final = "ACTS_STATE"
 DEFAULT_STATE: Final = Path(".acts")
 HOST: Final = "127.0.0.1"
-_DEFAULT: Final = "the default"  # where nothing names a server
 NAMESPACE: Final = "default"
 START_WORKER: Final = "start a worker: `acts worker`, with the settings of this shell"
 
@@ -93,12 +92,15 @@ def marked_state() -> Path | None:
 
 
 class ServerTarget(NamedTuple):
-    """A server to connect to, at ``host:port``; ``source`` says where this address is from."""
+    """A server to connect to, at ``host:port``; ``source`` says where this address is from, ``hint`` what to do where
+    nothing answers there.
+    """
 
     address: str
     source: str
     config: dict[str, Any]
     ui_url: str | None = None
+    hint: str = "start it, or name another one in TEMPORAL_ADDRESS"
 
 
 def task_queue() -> str:
@@ -126,8 +128,9 @@ def find_target(address: str | None = None) -> ServerTarget:
         source = "TEMPORAL_ADDRESS" if is_variable else "the profile of Temporal's configuration"
         return ServerTarget(address, source, config)
     if (state := marked_state()) is None:
-        source = f"{_DEFAULT}: TEMPORAL_ADDRESS is not set, and `acts dev` has not run in this folder or above"
-        return ServerTarget(f"{HOST}:7233", source, config)
+        source = "the default: TEMPORAL_ADDRESS is not set, and `acts dev` has not run in this folder or above"
+        hint = "start a server and a worker with `acts dev`, or set TEMPORAL_ADDRESS"
+        return ServerTarget(f"{HOST}:7233", source, config, hint=hint)
     if (dev := find_dev_server(state)) is None:
         head = f"the dev server of {clean(state, 300)} is not running, and no other one is taken in its place"
         hint = f"start it: {shell('cd', state.absolute().parent)} && acts dev; or set TEMPORAL_ADDRESS"
@@ -167,10 +170,7 @@ async def connect(target: ServerTarget | None = None, interceptors: Sequence[Int
 
         cause = clean(connection_problem(error), 200)
     head = f"no Temporal server answers at {clean(target.address, 100)} ({clean(target.source, 200)}): {cause}"
-    hint = "start it, or name another one in TEMPORAL_ADDRESS"
-    if target.source.startswith(_DEFAULT):
-        hint = "start a server and a worker with `acts dev`, or set TEMPORAL_ADDRESS"
-    raise ClientError(head, hint, is_unavailable=True)
+    raise ClientError(head, target.hint, is_unavailable=True)
 
 
 @cache

@@ -78,7 +78,8 @@ class WriterIndex:
             above = [(self.below, path.names[:depth]) for depth in range(len(path.names) + 1)]
             for table, names in ((self.exact, path.names), *above):
                 key = (call.instance, path.kind, names)
-                chain = table.setdefault(key, WriterChain(Path(path.kind, names)))
+                if (chain := table.get(key)) is None:
+                    chain = table[key] = WriterChain(Path(path.kind, names))
                 if not chain.entries or chain.entries[-1] != entry:  # once per Call
                     chain.entries.append(entry)
 

@@ -243,12 +243,13 @@ async def read_pollers(
 
 
 async def describe_queue(
-    client: Client, queue: str, kind: TaskQueueType.ValueType, *, has_stats: bool = False
-) -> DescribeTaskQueueResponse:
+    client: Client, queue: str, kind: TaskQueueType.ValueType, *, has_stats: bool = False,
+    limit: timedelta = RPC_TIMEOUT,
+) -> DescribeTaskQueueResponse:  # fmt: skip
     request = DescribeTaskQueueRequest(
         namespace=client.namespace, task_queue=TaskQueue(name=queue), task_queue_type=kind, report_stats=has_stats
     )
-    return await client.workflow_service.describe_task_queue(request, timeout=RPC_TIMEOUT)
+    return await client.workflow_service.describe_task_queue(request, timeout=limit)
 
 
 # == what the server says, as metrics =================================================================

@@ -41,7 +41,7 @@ WIDTH = 8  # runs under way at a time: two cores are busy with them
 PAUSE_SECONDS = (0.05, 1.0)  # between two attacks
 WEIGHTS = {"engine": 5, "engine-2": 5, "foreign": 2, "server": 2, "everything": 1, "reset": 6}
 # For the last runs to end; they need 20, a workflow task that died with its worker 15 more, and what is gone with
-# another run of its parent is missed after 25
+# another run of its parent is missed after 25, or 85
 END_SECONDS = 120
 START_TRIES = 20  # of a program, a second or two each; the server is never away for so long
 CALL_SECONDS = 8.0  # for one request to the server, which may be down

@@ -61,7 +61,7 @@ from acts.payloads.converter import VARIABLE as STORAGE
 from acts.payloads.converter import client_converter, driver_from_environment
 from acts.payloads.storage_gc import Inventory, delete_unused, find_objection, find_unused, payloads_of, total_size
 from acts.payloads.stores import ContentStore, sha256
-from acts.telemetry.observation import FAILING_RUNS, KINDS, MAX_POLL_SECONDS, describe_queue, read_pollers
+from acts.telemetry.observation import FAILING_RUNS, KINDS, MAX_POLL_SECONDS, describe_queue
 from acts.tree.search_attributes import TYPES
 from acts.views.run_views import CurrentTools, PlanView
 from acts.views.text import describe_call
@@ -242,9 +242,8 @@ async def ask_model(model: str) -> list[Finding]:
         answer = await select.ask(model, request)
     cost = "" if answer.cost is None else f", {answer.cost:.5f} USD"
     text = f"{model} answers in {time.monotonic() - start:.1f} s{cost}; schema: {answer.form}"
-    return [
-        ok(text) if answer.value == {"word": "ready"} else warn(text, f"not what was asked: {clean(answer.text, 200)}")
-    ]
+    is_right = answer.value == {"word": "ready"}
+    return [ok(text) if is_right else warn(text, f"not what was asked: {clean(answer.text, 200)}")]
 
 
 async def check_server(client: Client, _queue: str) -> list[Finding]:
@@ -303,7 +302,8 @@ async def check_calls(client: Client, _queue: str) -> list[Finding]:
 
 
 async def check_workers(client: Client, name: str) -> list[Finding]:
-    polls = [p for kind in KINDS.values() for p in await read_pollers(client, name, kind)]
+    queues = [await describe_queue(client, name, kind, limit=RPC) for kind in KINDS.values()]
+    polls = [poller for queue in queues for poller in queue.pollers]
     polls.sort(key=poll_age, reverse=True)
     pollers = list({p.identity: p for p in polls if poll_age(p) < MAX_POLL_SECONDS}.values())
     if not pollers:
@@ -360,7 +360,7 @@ def judge_workers(name: str, pollers: Sequence[PollerInfo], registry: Registry) 
         findings = [warn(f"{text}: they differ", hint)]
     own = registry.version
     if own not in digests and (registry.tools or registry.activities):
-        hint = "set ACTS_ACTIVITIES, ACTS_TOOLS, ACTS_PLANS and ACTS_MCP as they have them; or restart them"
+        hint = "set ACTS_ACTIVITIES, ACTS_TOOLS, ACTS_PLANS and ACTS_MCP as the workers have them, or restart those"
         findings.append(warn(f"the tools of this shell ({own}) are those of no worker", hint))
     return findings
 
@@ -380,7 +380,7 @@ def judge_deployment(name: str, current: str, builds: Iterable[str], unversioned
 
 
 async def check_backlog(client: Client, name: str) -> list[Finding]:
-    stats = (await describe_queue(client, name, KINDS["activity"], has_stats=True)).stats
+    stats = (await describe_queue(client, name, KINDS["activity"], has_stats=True, limit=RPC)).stats
     return [judge_backlog(stats.approximate_backlog_count, stats.approximate_backlog_age.ToSeconds())]
 
 

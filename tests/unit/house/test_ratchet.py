@@ -24,7 +24,7 @@ LINES = {
     "language": 3_073,
     "machines": 6_544,
     "payloads": 1_128,
-    "plan": 1_775,
+    "plan": 1_776,
     "planner": 1_407,
     "provenance": 448,
     "sets": 821,
@@ -144,11 +144,12 @@ RAISED: list[tuple[str, int, str]] = [
     ("client", 5, "the wait for a batch; hints that fit the server in use"),
     ("cli", 53, "doctor asks a worker and a model, and says how old polls are; runs that cannot be decrypted"),
     ("worker", 17, "one line for each Call that a stop gives back, instead of a dump of stacks"),
+    ("telemetry", 1, "the doctor waits longer for the server than a worker's metrics do"),
     ("payloads", 6, "log lines name the run whose key is missing"),
     ("ui", 63, "forms and cards of plans show values; fields say what is wrong; like Calls are signed together"),
 ]
 FILES = 159
-TEST_LINES = 49_428
+TEST_LINES = 49_429
 LONGEST_FUNCTION = 60
 MEDIAN_FUNCTION = 7
 
