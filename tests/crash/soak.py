@@ -16,10 +16,12 @@ import re
 import shutil
 import sys
 import tempfile
+import threading
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 from random import Random
 from typing import Any, TypeVar
@@ -32,7 +34,7 @@ from temporalio.service import RPCError
 
 from acts.worker.plugin import build_replayer
 from tests.crash.resets import keys_of, reset, reset_points, runs_of, type_of
-from tests.crash.soak_runs import KINDS, Scenario, write_files
+from tests.crash.soak_runs import KINDS, Answers, Scenario, http_port, write_files
 from tests.crash.test_kill import Program, World
 
 Json = Any
@@ -318,6 +320,9 @@ class Soak:
         self.summary.attempts = world.begun()
         done = {id_ for (id_,) in world.rows("SELECT id FROM done")}
         self.summary.effects = len(done)
+        requests = sum(chosen.requests for chosen in self.runs.values())
+        if len(Answers.keys) != requests:
+            problems.append(f"{len(Answers.keys)} requests were made by http, not {requests}")
         owners: dict[str, list[Json]] = {}
         for name, ids in keys.items():
             if len(ids) > 1:
@@ -366,6 +371,8 @@ def two_engines(world: World) -> None:
 
 async def soak(folder: Path, seconds: float, seed: int, kinds: list[str] | None, histories: Path | None) -> Summary:
     world = World(folder, is_patient=True)
+    answering = ThreadingHTTPServer(("127.0.0.1", http_port()), Answers)
+    threading.Thread(target=answering.serve_forever, daemon=True).start()
     try:
         world.programs["engine"].env |= write_files(folder)
         two_engines(world)
@@ -377,6 +384,7 @@ async def soak(folder: Path, seconds: float, seed: int, kinds: list[str] | None,
         return summary
     finally:
         world.close()
+        answering.shutdown()
 
 
 def main() -> int:

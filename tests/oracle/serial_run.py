@@ -183,8 +183,7 @@ class _Turn:
         if not self.call.outcomes:
             return None  # nobody waits for it
         if is_failure(result):
-            failure = result["$fail"]
-            return {"$fail": {"code": failure["type"], **{k: v for k, v in failure.items() if k != "type"}}}
+            return {"$fail": {"code": result["$fail"]["type"], "message": result["$fail"]["message"]}}
         return result
 
     def start(self, id_: str, parameters: dict[str, Any], results: dict[str, Any]) -> Any:
