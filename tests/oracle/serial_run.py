@@ -205,11 +205,10 @@ class _Turn:
 
     def walk(self, id_: str, parameters: dict[str, Any], scoped: list[Any], results: dict[str, Any]) -> Any:
         """The plan inside, or that of a definition, as often as it is repeated."""
-        if self.call.definition is None:
-            definition = [{"type": "plan", "plan": parameters["plan"]}]
-        elif is_failure(results):
+        if is_failure(results):
             return results  # nothing is loaded
-        else:
+        definition: list[Any] = [{"type": "plan", "plan": parameters.get("plan")}]
+        if self.call.definition is not None:
             definition, results = results["definition"]["context"], results["results"]
         is_own = self.call.raw["_tool"] == "plan"
         until = parse_condition(parameters["until"]) if "until" in parameters else None
