@@ -532,6 +532,14 @@ def collisions(draw: st.DrawFn, *, most_calls: int = MOST_CALLS) -> Case:
     return Case(request, results_by_call)
 
 
+def waits(case: Case) -> bool:
+    return any(call["_tool"] == "wait" for call in case.request["context"][-1]["plan"])
+
+
+# Of all kinds, but for waits, which end when nothing else runs
+plans = st.one_of(cases(), collisions(), cases(shipped=True).filter(lambda case: not waits(case)))
+
+
 def draw_many(strategy: st.SearchStrategy[Any], count: int, number: int) -> list[Any]:
     """About so many values by a seed."""
     out: list[Any] = []

@@ -29,9 +29,7 @@ from tests.property.drive import (
     plain,
     views,
 )
-from tests.strategies import MOST_CALLS, Case, cases, collisions, orders, tool
-
-plans = st.one_of(cases(), collisions())
+from tests.strategies import MOST_CALLS, Case, cases, collisions, orders, plans, tool
 
 
 def begin(case: Case, **config: Any) -> tuple[Drive, oracle.Outcome]:
