@@ -805,8 +805,7 @@ class AnonymousDelegate(DelegateMachine):
                 out = self.budget.settle(self.node.key, usage)
                 if error is None:
                     return out + self.end(output=value, path=chosen)
-                details = {} if error.details is None else {"details": error.details}
-                return out if self.is_cancelling else out + self.end(error, **details)
+                return out if self.is_cancelling else out + self.end(error, details=error.details)
         return super().react(event, now)
 
     def on_granted(self, effect: commands.Granted, now: str) -> list[Any]:

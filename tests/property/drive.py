@@ -249,8 +249,8 @@ def call_error(result: Any) -> CallError:
 def outcome_of(delegate: DelegateMachine) -> Any:
     """What the run above is told."""
     if delegate.failure is not None:
-        details = {"details": delegate.result["details"]} if "details" in delegate.result else {}
-        return {"$fail": {"type": delegate.failure.code, "message": delegate.failure.message, **details}}
+        failure, details = delegate.failure, delegate.result.get("details")
+        return {"$fail": {"type": failure.code, "message": failure.message, "details": details}}
     return delegate.result["output"]
 
 
