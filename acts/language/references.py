@@ -206,6 +206,12 @@ def unescape_inside(text: str) -> str:
     return _ESCAPED_INSIDE.sub(MARK, text) if MARK * 2 in text else text
 
 
+def escape_literal(text: str) -> str:
+    """How a Call writes a text in which nothing is read: ``parse_marked`` yields it as it is."""
+    at = text.startswith(MARK)
+    return MARK * 2 * at + re.sub(rf"{MARK}(?=[\w{{-])", MARK * 2, text[at:])
+
+
 # -- what a tree yields --------------------------------------------------------
 
 

@@ -46,7 +46,6 @@ from acts.ui.cards import (
     Inbox,
     Shared,
     Wait,
-    answer_text,
     find_wait,
     find_waits,
     read_card,
@@ -84,7 +83,8 @@ def environment() -> Environment:
         trim_blocks=True, lstrip_blocks=True,
     )  # fmt: skip
     own.globals |= {"folded": FOLDED, "link": link, "question": QUESTION, "words": WORDS}
-    own.filters |= {"value": value_text, "answer": answer_text}
+    own.filters |= {"value": value_text}
+    own.tests["question"] = lambda item: str(item.get("reason") or item.get("message")).startswith(QUESTION)
     return own
 
 
