@@ -29,7 +29,7 @@ from acts.language.values import ABSENT, Json, is_equal
 from acts.language.wire import AGENT, ANSWER
 from acts.provenance import trace as provenance
 from acts.provenance.trace import Limits, ProvenanceIndex, RunRecord, find_references
-from acts.tree.decisions import MESSAGE, SHORT_SUBJECT, SIGN, Decision, PendingApproval, make_statement
+from acts.tree.decisions import APPROVALS, MESSAGE, OF, SHORT_SUBJECT, SIGN, Decision, PendingApproval, make_statement
 from acts.tree.wire_format import canonical_json, digest
 from acts.views.text import change_lines, tool_change_lines, usage_text, who_text
 
@@ -41,6 +41,7 @@ MAX_SUMMARIES: Final = 10_000
 PROVENANCE_SECONDS: Final = 5.0  # a card is shown without sources rather than late
 _FEW: Final = 4
 _WORD: Final = 60
+_PLAIN: Final = str.maketrans("", "", '{}[]"')  # a row of the inbox has no room for JSON
 
 
 class Shared:
@@ -96,7 +97,8 @@ class Wait:
         content = self.approval.content or {}
         if isinstance(plan := content.get("plan"), list):
             return ", ".join(str(call.get("_tool")) for call in plan if isinstance(call, dict))[: 2 * _WORD]
-        texts = [truncate(f"{name} {_brief(value)}", _WORD) for name, value in self.parameters.items()]
+        own = ((k, v if isinstance(v, str) else json.dumps(v, ensure_ascii=False)) for k, v in self.parameters.items())
+        texts = [truncate(f"{name} {text.translate(_PLAIN)}", _WORD) for name, text in own]
         return ", ".join(texts[:_FEW]) + (" …" if len(texts) > _FEW else "")
 
     @property
@@ -150,6 +152,12 @@ class Wait:
     @property
     def who(self) -> str:
         return who_text(self.approval.about)
+
+    @property
+    def missing(self) -> int:
+        """How many others have to approve it after this approval."""
+        of, names = (self.approval.about.get(key) for key in (OF, APPROVALS))
+        return max(of - 1 - len(names if isinstance(names, list) else ()), 0) if isinstance(of, int) else 0
 
     @property
     def like(self) -> str:
@@ -360,8 +368,10 @@ def _fill(card: Card, wait: Wait, record: RunRecord, request: Sequence[Json]) ->
             values = list(sources.values_of(id_, call, call)) if isinstance(call, dict) else [Value(id_, call)]
             card.calls.append(PlannedOne(id_, answer_text(answer), values, list(map(str, remark or ()))))
     else:
-        id_ = str(wait.approval.call)
-        card.values = list(sources.values_of(id_, wait.parameters, written_call(card.plan, id_)))
+        id_, written = str(wait.approval.call), dict[str, Any]()
+        with suppress(ClientError):  # of a plan that cannot be read
+            written = written_call(card.plan, id_)
+        card.values = list(sources.values_of(id_, wait.parameters, written))
 
 
 # What a card says of how a Call is done, or a plan, by the names of the protocol
@@ -388,30 +398,22 @@ def _detail(name: str, value: Json) -> Value:
     return Value("", value, _DETAILS.get(name, name.lstrip("_")))
 
 
-def _brief(value: Json) -> str:
-    """A value as a line of the inbox has it."""
-    if isinstance(value, dict):
-        return f"({', '.join(f'{name} {_brief(one)}' for name, one in value.items())})"
-    if isinstance(value, list):
-        return f"({', '.join(_brief(one) for one in value)})"
-    return value if isinstance(value, str) else json.dumps(value)
-
-
 def written_call(plan: Sequence[Any], call: str) -> dict[str, Any]:
-    """A Call of a plan as it is written; {} where the plan has none of this id."""
+    """A Call of a plan as it is written. ClientError: the plan has none of this id."""
     with suppress(ClientError, IndexError):
-        return dict(one) if isinstance(one := plan[call_position(call)], dict) else {}
-    return {}
+        if isinstance(written := plan[call_position(call)], dict):
+            return dict(written)
+    raise ClientError(f"the plan has no call {call!r}", "open its page again")
 
 
 def answer_text(answer: Any) -> str:
     """``refund, on the queue pay``, ``a person of finance``: who or what does a Call."""
     match answer:
         case {"person": [*names]}:
-            return f"a person{' of ' if names else ''}{' or '.join(map(str, names))}"
-        case {"model": model, **others}:
-            names = [f"the model {model}" if model else "a model", *others.get("fallbackModels", ())]
-            return ", or else ".join(map(str, names))
+            return " of ".join(filter(None, ("a person", " or ".join(str(name) for name in names))))
+        case {"model": model}:
+            others: Any = answer.get("fallbackModels", ())
+            return ", or else ".join(map(str, (f"the model {model}" if model else "a model", *others)))
         case {"delegate": name}:
             return f"the delegate {name}"
         case {"activity": name}:
@@ -467,7 +469,7 @@ class Sources:
         changes = self._wait.approval.about.get("changes")
         for change in changes if isinstance(changes, list) else ():
             old, new = (change.get(key, ABSENT) for key in ("from", "to"))
-            if change.get("call") == _position(id_):
+            if str(change.get("call")) == id_.partition(":")[0]:
                 old, new = (side.get(name, ABSENT) if isinstance(side, dict) else ABSENT for side in (old, new))
             elif change.get("part") != f"with.{name}":
                 continue
@@ -523,11 +525,6 @@ def _output_paths(call: Mapping[str, Any]) -> tuple[Path, ...]:
     with suppress(ActsError):
         return paths(parse_output(str(call.get("_outputPath", ""))))
     return ()
-
-
-def _position(id_: str) -> int | None:
-    number = id_.partition(":")[0]
-    return int(number) if number.isdecimal() else None
 
 
 def value_text(value: Json) -> str:
