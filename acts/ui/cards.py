@@ -97,8 +97,8 @@ class Wait:
         content = self.approval.content or {}
         if isinstance(plan := content.get("plan"), list):
             return ", ".join(str(call.get("_tool")) for call in plan if isinstance(call, dict))[: 2 * _WORD]
-        own = ((k, v if isinstance(v, str) else json.dumps(v, ensure_ascii=False)) for k, v in self.parameters.items())
-        texts = [truncate(f"{name} {text.translate(_PLAIN)}", _WORD) for name, text in own]
+        own = ((k, json.dumps(v, ensure_ascii=False).translate(_PLAIN), v) for k, v in self.parameters.items())
+        texts = [truncate(f"{name} {value if isinstance(value, str) else text}", _WORD) for name, text, value in own]
         return ", ".join(texts[:_FEW]) + (" …" if len(texts) > _FEW else "")
 
     @property
@@ -146,8 +146,7 @@ class Wait:
 
     @property
     def is_approved_alike(self) -> bool:
-        is_call = self.approval.call is not None and self.approval.what != ANSWER
-        return is_call and self.is_decidable
+        return self.approval.call is not None and self.approval.what != ANSWER and self.is_decidable
 
     @property
     def who(self) -> str:

@@ -120,11 +120,8 @@ def _choices(part: Mapping[str, Any]) -> list[str]:
 
 
 def _is_plain(part: Mapping[str, Any], value: Json) -> bool:
-    types = part.get("type")
-    is_scalar = types in ("string", "number", "integer", "boolean") or (
-        types is None and not isinstance(value, (dict, list))
-    )
-    return is_scalar and not isinstance(value, (dict, list))
+    scalars = ("string", "number", "integer", "boolean", None)
+    return part.get("type") in scalars and not isinstance(value, (dict, list))
 
 
 def shown_text(value: Json, part: Mapping[str, Any]) -> str:

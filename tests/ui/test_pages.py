@@ -33,7 +33,7 @@ async def test_a_card_says_what_would_happen_and_where_each_value_is_from_and_tw
         assert "cents 4200" in listed
         for text in ("Pays a customer back.", "destructive", "Order", "A-7", "from the input", "4200",
                      "result of 1:lookup",
-            "written in the request", "a tool, a model or somebody else wrote", "done by", "its result is kept as",
+            "written in the request", "from a tool, a model or another person", "done by", "its result is kept as",
             "JSON: exactly what is decided",
             "Ada wants her money back."):  # fmt: skip
             assert text in card, text
@@ -45,16 +45,6 @@ async def test_a_card_says_what_would_happen_and_where_each_value_is_from_and_tw
     assert decision["subject"] == json.loads(hidden(card)["seen"])["subject"]
     assert "as agreed" in await site.get("/card", **which)
     assert "completed" in await site.get("/run", id=handle.id)
-
-
-async def test_nothing_is_rejected_without_a_reason(site: Site, foreign: Foreign) -> None:
-    async with foreign.serving(lookup, refund):
-        handle = await start_refund(foreign)
-        _, card = await site.card_of(handle)
-        assert "needs a reason" in (refused := await site.post("/decide", **hidden(card), decision="reject")).text
-        assert refused.status_code == 409
-        await site.post("/decide", **hidden(card), decision="reject", reason="twice")
-        assert (await ended(handle))["decisions"][0]["reason"] == "twice"
 
 
 async def test_a_change_is_checked_shown_and_sent_and_then_waits_and_what_was_shown_before_decides_nothing(
@@ -148,21 +138,6 @@ async def test_a_value_that_is_long_is_folded_and_there_whole(site: Site, foreig
         await handle.cancel()
 
 
-async def test_like_calls_are_approved_together_if_their_number_is_typed(site: Site, foreign: Foreign) -> None:
-    async with foreign.serving(lookup, refund):
-        handles = [await start_refund(foreign, why=f"case {n}") for n in range(3)]
-        for handle in handles:
-            await site.wait_of(handle)
-        inbox = await site.get("/", q=foreign.queue[:60])
-        like = inbox.split("/bulk?like=")[1].split('"')[0]
-        page = await site.get("/bulk", like=like)
-        seen = [hidden(part)["seen"] for part in page.replace('type="checkbox"', 'type="hidden"').split("<tr>")[2:]]
-        fields = {"csrf": hidden(page)["csrf"], "seen": seen}
-        assert (await site.post("/bulk", **fields, count="2")).status_code == 409
-        assert "3 of 3 approved" in (await site.post("/bulk", **fields, count="3")).text
-        assert {(await ended(handle))["status"] for handle in handles} == {"completed"}
-
-
 async def test_like_calls_that_several_approve_say_who_may_and_how_many_are_missing(
     site: Site, foreign: Foreign
 ) -> None:
@@ -176,7 +151,9 @@ async def test_like_calls_that_several_approve_say_who_may_and_how_many_are_miss
         for text in (inbox, page):
             assert text.count("for finance; 0 of 3 have approved") == 2
         seen = [hidden(part)["seen"] for part in page.replace('type="checkbox"', 'type="hidden"').split("<tr>")[2:]]
-        sent = await site.post("/bulk", csrf=hidden(page)["csrf"], seen=seen, count="2")
+        fields = {"csrf": hidden(page)["csrf"], "seen": seen}
+        assert (await site.post("/bulk", **fields, count="3")).status_code == 409
+        sent = await site.post("/bulk", **fields, count="2")
         assert ("0 of 2 approved" in sent.text, sent.text.count("2 more must approve")) == (True, 2)
         for handle in handles:
             await handle.cancel()
