@@ -202,6 +202,10 @@ async def test_keys_lead_to_a_decision_and_the_inbox_follows_what_happens(desk: 
     kept = str(await here.get_attribute("href"))
     for key in "ja":
         await page.keyboard.press(key)
+    await page.locator("#approve").wait_for()
+    await page.wait_for_load_state()
+    await expect(page.locator("#approve")).not_to_be_focused()
+    await page.keyboard.press("a")
     await expect(page.locator("#approve")).to_be_focused()
     await page.keyboard.press("Enter")
     await expect(page.get_by_role("heading", name="Approved by ada")).to_be_visible()
