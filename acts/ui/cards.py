@@ -381,7 +381,7 @@ _DETAILS: Final = {
     "_reasoningForCall": "why, says the planner", "values": "what it reads now", "undo": "what undoes it",
     "onFailure": "if it fails",
 }  # fmt: skip
-_ELSEWHERE: Final = ("plan", WITH, "tool", "_tool", "call", "instance", "form", "question", "_outputPath", "_errorPath")
+_ELSEWHERE: Final = ("plan", WITH, "tool", "_tool", "call", "form", "question", "_outputPath", "_errorPath")
 
 
 def _detail(name: str, value: Json) -> Value:
