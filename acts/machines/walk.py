@@ -1068,6 +1068,8 @@ class Walk:
                 states.setdefault(id_, []).append(report.get("status", call.state))
         shared, *parts = map(call_state.status_from_states, states.values())
         status = call_state.status_of(shared, parts)
+        if (status, shared) == ("failed", "completed") and set(self.prepared.request.instances()) - states.keys():
+            status = "partial"  # an instance without Calls has not failed
         if self.is_reached:
             return "completed"
         is_cancelled = self.cancelling and (status == "completed" or self.counts["cancelled"])

@@ -39,10 +39,8 @@ CHOOSING = request(
     {"_tool": "judge", "x": 1, "_outputPath": "†state.good || †state.bad"},
     config={"model": "scripted:none"}, judge=LATENT,
 )  # fmt: skip
-INSTANCES = request(
-    {"_tool": "grade", "x": "†data.name", "_outputPath": "†state.grade"},
-    context=[{"type": "data", "data": {"name": n}, "_instance": n} for n in ("ann", "bob")],
-)
+PEOPLE = [{"type": "data", "data": {"name": n}, "_instance": n} for n in ("ann", "bob")]
+INSTANCES = request({"_tool": "grade", "x": "†data.name", "_outputPath": "†state.grade"}, context=PEOPLE)
 WAITING = request({"_tool": "go", "x": "†data.late", "_outputPath": "†state.done"}, config={"missing": "wait"})
 
 
@@ -122,6 +120,10 @@ PASSING: dict[str, tuple[Json, Json]] = {
             "results": {"grade": 1, "bob/grade": {"$error": "Absent"}},
             "expect": {"status": "partial", "instances": {"ann": {"state": {"grade": 1}}, "bob": {"status": "failed"}}},
         },
+    ),
+    "an instance without calls": (
+        request({"_tool": "grade", "x": 1, "_instance": "bob", "_outputPath": "†state.grade"}, context=PEOPLE),
+        {"results": {"grade": {"$error": "Absent"}}, "expect": {"status": "partial", "instances": {"ann": {}}}},
     ),
     "a message that comes late": (
         WAITING,
