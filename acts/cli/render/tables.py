@@ -56,6 +56,7 @@ MAX_VALUE: Final = 10_000  # characters of one part of what is decided
 MAX_INLINE: Final = 80  # … of one that is on the line of its name
 _PAST: Final = {
     APPROVE: "approved", REJECT: "rejected", EDIT: "edited", ANSWER: "answered", REVOKE: "revoked", UNDO: "had undone",
+    "fail": "failed",
 }  # fmt: skip
 STATE_STYLES: Final = {
     "running": "bold cyan", "awaiting": "bold magenta", "ready": "cyan", "pending": "dim", "completed": "green",
