@@ -66,8 +66,22 @@ def _instance_items(
     for id_ in ids:
         report = reports.get(id_, {"status": idle, "calls": [], "errors": []})
         more = {} if state is None else {"state": state(id_), "calls": report["calls"], "errors": report["errors"]}
-        out[id_] = {"status": report["status"], **more}
+        undone = {"undone": report["undone"]} if more and "undone" in report else {}
+        out[id_] = {"status": report["status"], **more, **undone}
     return out
+
+
+def total_undone(parts: Iterable[dict[str, Any] | None]) -> dict[str, Any] | None:
+    """What a run and its instances have undone: ``{workflowId, status, calls, errors}``, of several ``workflowIds``."""
+    runs = {part["workflowId"]: part for part in parts if part is not None}
+    if len(runs) < 2:
+        return next(iter(runs.values()), None)
+    failed = [part["status"] for part in runs.values() if part["status"] != "completed"]
+    errors = [error for part in runs.values() for error in part["errors"]]
+    return {
+        "workflowIds": list(runs)[:MAX_ERRORS], "status": failed[0] if failed else "completed",
+        "calls": sum(part["calls"] for part in runs.values()), "errors": without_details(errors),
+    }  # fmt: skip
 
 
 def appended_messages(walk: Walk) -> list[dict[str, Any]]:

@@ -412,7 +412,9 @@ class PlanView(RunView):
     def result(self, batch_limit: int | None = None) -> dict[str, Any]:
         run = self._run
         out = results.build_result(run.walk, run.usage, run.finished, batch_limit)
-        return {**self._with_decisions(out), **self._resumed()}
+        reports = [report for call in run.walk.calls for report in (call.value or {}).values()]
+        undone = results.total_undone([run.undone, *(report.get("undone") for report in reports)])
+        return {**self._with_decisions(out), **self._resumed(), **({"undone": undone} if undone else {})}
 
     def part_result(self) -> dict[str, Any]:
         """The result for an agent, or a delegate, whose plan this is: what was written, without the views."""
@@ -434,9 +436,9 @@ class PlanView(RunView):
         out: dict[str, Any] = {"status": run.finished}
         if run.usage.requests:
             out["usage"] = run.usage.to_json()
-        not_undone = [] if run.undone is None else run.undone["errors"]
-        for item in report.values():
-            item["errors"] = [*item["errors"], *(not_undone if item["status"] == "failed" else ())]
+        for item in report.values() if run.undone is not None else ():
+            if item["status"] == "failed":
+                item |= {"errors": item["errors"] + run.undone["errors"], "undone": run.undone}
         out |= report.get(members[0], {}) if len(members) == 1 else {"instances": report}
         return self._with_decisions(out)
 

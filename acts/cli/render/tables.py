@@ -350,7 +350,7 @@ def print_outcome(outcome: run_reader.RunResult, run: str, *facts: str) -> None:
     if isinstance(result, dict):
         if isinstance(undone := result.get("undone"), dict):
             errors = len(undone.get("errors") or ())
-            more = f", {errors} not: {shell('acts', 'show', undone.get('workflowId'))}" if errors else ""
+            more = f", {errors} not: {shell('acts', 'show', undone.get('workflowId') or run)}" if errors else ""
             screen.print(Text(clean(f"undone: {count_text(int(undone.get('calls', 0)), 'call')}{more}"), "yellow"))
         if isinstance(resumed := result.get("resumedFrom"), dict):
             rows, calls = (resumed.get("instances") or {}).get("takenOver"), len(resumed.get("calls") or ())
