@@ -74,7 +74,7 @@ def _instance_items(
 def total_undone(parts: Iterable[dict[str, Any] | None]) -> dict[str, Any] | None:
     """What a run and its instances have undone: ``{workflowId, status, calls, errors}``, of several ``workflowIds``."""
     runs = {part["workflowId"]: part for part in parts if part is not None}
-    if len(runs) < 2:
+    if len(runs) <= 1:
         return next(iter(runs.values()), None)
     failed = [part["status"] for part in runs.values() if part["status"] != "completed"]
     errors = [error for part in runs.values() for error in part["errors"]]
