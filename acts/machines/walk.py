@@ -624,10 +624,9 @@ class Walk:
             if not is_met:
                 call.reason = f"_when does not hold: {truncate(node.condition.text, MAX_REASON)}"
                 return "skipped"
-        # A thought, which writes nothing, needs nobody's approval
-        if rank in self.prepared.literal_outputs and (not node.outcomes or self._find_rule(call) is None):
-            return "applying"
-        if node.kind == "latent" and not node.outcomes:
+        if node.kind == "latent" and not node.outcomes:  # a thought, which writes nothing
+            if rank in self.prepared.literal_outputs:
+                return "applying"
             call.reason = "a latent call without _outputPath is never run"
             return "skipped"
         if not node.is_each:
