@@ -41,11 +41,12 @@ def build_result(walk: Walk, usage: Usage, status: str | None = None, batch_limi
     reported = 0 if batch_limit is None else json_size([call.value for call in walk.calls if call.value])
     is_large = batch_limit is not None and reported > batch_limit
     if ids := walk.prepared.request.instances():
-        reports = {id_: call_summary(calls) for id_, calls in calls_by_instance(walk).items()}
+        # An instance without Calls, or one that was not reached
+        idle = out["status"] if out["status"] in ("cancelled", "rejected") or not walk.has_begun else "completed"
+        own = {} if walk.has_begun else {"status": idle}
+        reports = {id_: {**call_summary(calls), **own} for id_, calls in calls_by_instance(walk).items()}
         for run in walk.calls:
             reports |= run.value or {}
-        # An instance without Calls, or one that was not reached
-        idle = walk.status if walk.status in ("cancelled", "rejected") else "completed"
         out["instances"] = _instance_items(ids, reports, idle, None if is_large else walk.context.log.state)
         items = [item for item in items if "instance" not in item]
     out |= {

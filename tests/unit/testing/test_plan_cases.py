@@ -108,6 +108,13 @@ PASSING: dict[str, tuple[Json, Json]] = {
             "expect": {"state": {"paid": "two"}, "calls": [{"call": "1:pay", "with": {"x": 2}}]},
         },
     ),
+    "a plan for instances is rejected": (
+        {**INSTANCES, "config": {"approve": {"plan": True}}},
+        {
+            "decisions": [{"decision": "reject", "reason": "no"}],
+            "expect": {"status": "rejected", "instances": {"ann": {"status": "rejected"}}},
+        },
+    ),
     "nobody decides in time": (APPROVED, {"expect": {"status": "rejected"}}),
     "it still waits": (APPROVED, {"expect": {"status": "awaiting", "calls": []}}),
     "a model chooses": (
