@@ -172,6 +172,15 @@ def _problem_items(prepared: ValidatedPlan, dry: DryRuns, type_problems: Sequenc
     return items
 
 
+def find_unreachable(prepared: ValidatedPlan) -> list[Problem]:
+    """A warning for each Call that no outcome reaches; none where the plan is too large, or has too many, to tell."""
+    if count_steps(prepared) > QUICK_STEPS or all(n.condition is None and len(n.outcomes) <= 1 for n in prepared.nodes):
+        return []
+    thoughts = {p.call for p in prepared.warnings if p.code == "thought"}
+    idle = _idle_calls(prepared, DryRuns(prepared, set(), QUICK_STEPS), thoughts)
+    return [problem for problem in idle if problem.code == "unreachable"]
+
+
 def _idle_calls(prepared: ValidatedPlan, dry: DryRuns, reported: Container[str | None]) -> Iterable[Problem]:
     """Calls that fail, and Calls that never run and are not ``reported`` for it yet."""
     completed = {rank for run in dry.runs for rank in run.states.get("run", ())}
@@ -312,6 +321,8 @@ def _message_at(paths: Sequence[Path]) -> dict[str, Any]:
 MAX_COMBINATIONS: Final = 64
 # Looks at Calls and paths in all combinations together, 5 to 8 µs each
 MAX_STEPS: Final = LIMITS[DRY_RUN].most
+# Looks at Calls, paths and names in all combinations together, 5 to 8 µs each: half a second, also of a workflow task
+QUICK_STEPS: Final = 60_000
 # Characters of a text, and steps of evaluating values, that take as long as a step here
 _TEXT_PER_STEP: Final = 400
 _WORK_PER_STEP: Final = 5

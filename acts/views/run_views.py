@@ -33,7 +33,7 @@ from acts.machines.set_run import SetRun
 from acts.plan.calls import UNIT
 from acts.plan.validate import ValidatedPlan
 from acts.planner.request_estimate import estimate_prompt_bytes
-from acts.simulation.simulate import FIGURES, count_steps, sample, simulate_prepared
+from acts.simulation.simulate import FIGURES, QUICK_STEPS, count_steps, sample, simulate_prepared
 from acts.tree.decisions import CONTENT, FORM, SIGN, TOOL_CHANGES, UNFILLED, PendingApproval
 from acts.tree.records import Turn
 from acts.tree.search_attributes import (
@@ -436,8 +436,8 @@ class PlanView(RunView):
         out: dict[str, Any] = {"status": run.finished}
         if run.usage.requests:
             out["usage"] = run.usage.to_json()
-        for item in report.values() if run.undone is not None else ():
-            if item["status"] == "failed":
+        if run.undone is not None:
+            for item in [item for item in report.values() if item["status"] == "failed"]:
                 item |= {"errors": item["errors"] + run.undone["errors"], "undone": run.undone}
         out |= report.get(members[0], {}) if len(members) == 1 else {"instances": report}
         return self._with_decisions(out)
@@ -607,8 +607,6 @@ def _failure_line(failure: dict[str, Any]) -> str:
 # -- the page in the Web UI ------------------------------------------------------------------------------------
 
 MAX_CALLS: Final = 150  # a person reads no more than so many Calls, and a run with more is seldom approved on a page
-# Looks at Calls, paths and names in all combinations together, 5 to 8 µs each: half a second of a workflow task
-MAX_STEPS: Final = 60_000
 MAX_MESSAGES: Final = 5_000  # … and a context of so many messages, mostly that of a batch, takes about as long
 MAX_PATHS: Final = 8  # paths of one cell; a Call may read hundreds
 MAX_APPROVALS: Final = 20  # pending approvals with their JSON, and decisions
@@ -749,9 +747,9 @@ def describe_proposal(
     """
     whole = prepared.unsplit or prepared  # the Calls, not the children that walk them
     is_large = len(whole.nodes) > MAX_CALLS or len(whole.request.context) > MAX_MESSAGES
-    if is_large or count_steps(whole) > MAX_STEPS:
+    if is_large or count_steps(whole) > QUICK_STEPS:
         return f"### The plan\n\n{len(whole.nodes)} calls: `acts simulate` shows what they would do", {}
-    simulation = simulate_prepared(whole, max_steps=MAX_STEPS)
+    simulation = simulate_prepared(whole, max_steps=QUICK_STEPS)
     calls, problems, outcomes = simulation["calls"], simulation["problems"], simulation["outcomes"]
     more = " or more" if outcomes["truncated"] else ""
     rows = [
