@@ -210,9 +210,8 @@ def unescape_inside(text: str) -> str:
 
 
 def evaluate(tree: Expression, read: Read, work: Work | None = None, *, in_condition: bool = False) -> Json:
-    """What an expression yields: ABSENT, None, or a value; ``work`` counts, and raises TooComplex.
-
-    To ``&&`` and ``||`` false is a value, but where they join conditions, or are a part of one: there it does not hold.
+    """What an expression yields: ABSENT, None, or a value; ``work`` counts, and raises TooComplex. To ``&&`` and ``||``
+    false is a value, but where they join conditions, or are a part of one: there it does not hold.
     """
     if isinstance(tree, Path):
         return read(tree)

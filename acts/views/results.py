@@ -77,10 +77,9 @@ def total_undone(parts: Iterable[dict[str, Any] | None]) -> dict[str, Any] | Non
     runs = {part["workflowId"]: part for part in parts if part is not None}
     if len(runs) <= 1:
         return next(iter(runs.values()), None)
-    failed = [part["status"] for part in runs.values() if part["status"] != "completed"]
-    errors = [error for part in runs.values() for error in part["errors"]]
+    errors, statuses = [e for part in runs.values() for e in part["errors"]], [p["status"] for p in runs.values()]
     return {
-        "workflowIds": list(runs)[:MAX_ERRORS], "status": failed[0] if failed else "completed",
+        "workflowIds": list(runs)[:MAX_ERRORS], "status": next((s for s in statuses if s != "completed"), "completed"),
         "calls": sum(part["calls"] for part in runs.values()), "errors": without_details(errors),
     }  # fmt: skip
 
