@@ -67,7 +67,7 @@ def _instance_items(
     for id_ in ids:
         report = reports.get(id_, {"status": idle, "calls": [], "errors": []})
         more = {} if state is None else {"state": state(id_), "calls": report["calls"], "errors": report["errors"]}
-        undone = {"undone": report["undone"]} if more and "undone" in report else {}
+        undone = {"undone": report["undone"]} if "undone" in report else {}
         out[id_] = {"status": report["status"], **more, **undone}
     return out
 

@@ -285,7 +285,9 @@ class RunView:
         return {**out, "turns": turns} if turns else out
 
     def _with_decisions(self, result: dict[str, Any]) -> dict[str, Any]:
-        more = {"decisions": self._run.approvals.records, "undone": self._run.undone}
+        items = result.get("instances", {}).values()  # of a set, numbers
+        parts = [self._run.undone, *(item.get("undone") for item in items if isinstance(item, dict))]
+        more = {"decisions": self._run.approvals.records, "undone": results.total_undone(parts)}
         return result | {key: value for key, value in more.items() if value}
 
 
@@ -412,9 +414,7 @@ class PlanView(RunView):
     def result(self, batch_limit: int | None = None) -> dict[str, Any]:
         run = self._run
         out = results.build_result(run.walk, run.usage, run.finished, batch_limit)
-        reports = [report for call in run.walk.calls for report in (call.value or {}).values()]
-        undone = results.total_undone([run.undone, *(report.get("undone") for report in reports)])
-        return {**self._with_decisions(out), **self._resumed(), **({"undone": undone} if undone else {})}
+        return {**self._with_decisions(out), **self._resumed()}
 
     def part_result(self) -> dict[str, Any]:
         """The result for an agent, or a delegate, whose plan this is: what was written, without the views."""
