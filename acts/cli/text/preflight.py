@@ -30,6 +30,7 @@ from acts.language.wire import RESULTS_EXIST
 from acts.machines.budget import LEAST_OUTPUT_TOKENS
 from acts.plan.validate import ValidatedPlan, approve_problems, validate, validate_parsed, validate_request
 from acts.planner.request_estimate import estimate_request
+from acts.simulation.simulate import find_unreachable
 from acts.simulation.type_flow import CANNOT_FIT, find_type_problems
 from acts.tree.set_records import DATE_PART, RUN_PART, fill_name, is_wild
 
@@ -142,7 +143,8 @@ def _find_problems(
     hint = "; or set config.model: then an agent makes the plan" if request.config.model is None else ""
     problems = validate(raw, tools, served)
     if not any(p.fatal for p in problems):
-        problems += [mismatch.problem for mismatch in find_type_problems(validate_request(raw, tools, served))]
+        plan = validate_request(raw, tools, served)
+        problems += [*(mismatch.problem for mismatch in find_type_problems(plan)), *find_unreachable(plan)]
     return [replace(p, hint=f"{p.hint or ''}{hint}") if p.code == "noPlan" else p for p in problems]
 
 
