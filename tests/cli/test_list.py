@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import base64
 import json
 import os
 from datetime import UTC, datetime
@@ -18,8 +20,9 @@ from acts.cli.main import app
 from acts.client.client_errors import ClientError
 from acts.client.run_reader import IS_WAITING, PHASES, runs_query, tag_conditions
 from acts.tree.search_attributes import TYPES
-from tests.cli.conftest import Acts, new_name, run_acts, wait_for_approvals, wait_for_listing
+from tests.cli.conftest import Acts, new_name, run_acts, wait_for_approvals, wait_for_listing, worker_process
 from tests.cli.test_instances import SHARED, write_batch
+from tests.support import assert_eventually
 
 NOW = datetime(2026, 1, 2, 12, 0, tzinfo=UTC)
 
@@ -247,6 +250,33 @@ def test_all_is_well_where_a_worker_serves_the_queue(acts: Acts) -> None:
     )
     assert "1 worker on" in found["workers"]["text"]
     assert found["models"]["text"] == "no model has a key here"
+
+
+async def test_workers_that_cannot_read_each_others_payloads_are_named(
+    acts: Acts, worker: dict[str, str], tmp_path: Path
+) -> None:
+    (keys := tmp_path / "keys").write_text(f"k1 {base64.b64encode(b'x' * 32).decode()}\n", "utf-8")
+    plain = {**worker, "ACTS_TASK_QUEUE": new_name()}
+    other = {**plain, "ACTS_CODEC_KEYS": str(keys), "ACTS_STORAGE": f"file:{tmp_path / 'values'}"}
+
+    async def differences() -> list[str]:
+        done = await asyncio.to_thread(acts, "doctor", "--queue", plain["ACTS_TASK_QUEUE"], "--json")
+        rows = [f for f in json.loads(done.stdout)["findings"] if f["level"] == "fail"]
+        return [row["text"] for row in rows if "differ" in row["text"]]
+
+    with worker_process(plain), worker_process(other):
+        texts = await assert_eventually(differences, why="the server lists both workers")
+    assert [text.partition(";")[0] for text in texts] == [
+        "workers differ in ACTS_CODEC_KEYS", "workers differ in ACTS_STORAGE",
+    ]  # fmt: skip
+    assert all("none: acts/" in text and "this shell: none" in text for text in texts)
+
+
+def test_a_namespace_that_is_not_there_is_the_last_that_the_doctor_asks_for(
+    acts: Acts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TEMPORAL_NAMESPACE", "nowhere")
+    assert list(findings(acts("doctor", "--json").stdout))[-2:] == ["server", "namespace"]
 
 
 def test_a_queue_without_workers_fails_and_says_what_to_do(acts: Acts) -> None:

@@ -105,7 +105,9 @@ CodecOrigins = Annotated[
 ]
 Delete = Annotated[bool, option("--delete", "Delete what is unused; without it, only count.")]
 Force = Annotated[bool, option("--force", "Also where the values may be those of another server.")]
-Grace = Annotated[str, option("--grace TIME", "Leave what was used within this time, like 12h or 7d.")]
+Grace = Annotated[
+    str, option("--grace TIME", "Leave what was used within this time, like 12h; and what was used this week.")
+]
 HistoryOrRun = Annotated[
     str, cli.argument("ID|FILE", "A run, or a history as `temporal workflow show -o json` prints it.")
 ]
@@ -345,7 +347,7 @@ async def check_workers(client: Client, name: str) -> list[Finding]:
 
 def poll_age(poller: PollerInfo) -> float:
     """Seconds since the poll began."""
-    return time.time() - poller.last_access_time.ToMilliseconds() / 1000
+    return max(0.0, time.time() - poller.last_access_time.ToMilliseconds() / 1000)
 
 
 def poller_deployment(poller: PollerInfo) -> tuple[str, str]:
@@ -546,7 +548,10 @@ async def gc(delete: Delete = False, grace: Grace = "1d", force: Force = False, 
     client = await server.connect()
     began, cutoff = time.monotonic(), datetime.now(UTC) - timedelta(seconds=seconds)
     if seconds < _SHORT_GRACE_SECONDS:
-        print_err("a grace period below 1h is safe only while no worker and no client stores values", "yellow")
+        why = "a program stores a value some time before a run refers to it"
+        print_err(
+            f"--grace {grace} is safe only while no worker and no client runs: {why}; else use 1h or more", "yellow"
+        )
     inventory = await find_unused(client, store, timedelta(seconds=seconds))
     if not force and (objection := await find_objection(client, store, inventory)):
         raise command_error(objection, hint="nothing was deleted; --force takes no account of it")
@@ -559,7 +564,7 @@ async def gc(delete: Delete = False, grace: Grace = "1d", force: Force = False, 
     print(f"{about}: {count_text(len(inventory.contents), 'value')}, {decimal(total_size(inventory.contents))}")
     read = f"{count_text(inventory.runs, 'run')} and {count_text(inventory.schedules, 'schedule')}"
     print(f"  in use      {used:>8,}   by {read}, read in {time.monotonic() - began:.1f} s")
-    print(f"  too young   {inventory.young:>8,}   used within the grace period")
+    print(f"  too young   {inventory.young:>8,}   used this week (Monday to Sunday, UTC), or within --grace {grace}")
     print(f"  unused      {len(inventory.unused):>8,}   {decimal(total_size(inventory.unused))}")
     if delete:
         print(f"deleted {len(inventory.unused):,}")
