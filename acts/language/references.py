@@ -69,9 +69,8 @@ _UNMARKED_LITERAL: Final = re.compile(r"(?:-?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9
 _ESCAPED_INSIDE: Final = re.compile(rf"{MARK}{MARK}(?=[\w-])")
 # What looks like a path inside a text: a kind, a dot, and mostly names
 _EMBEDDED: Final = re.compile(rf"(?<!{MARK}){MARK}([\w-]+)(?:(\.)((?:[\w-]+(?:\.[\w-]+)*)?))?")
-# Characters, and texts. The same short ones come with every instance and every tick: 20 MB of trees at most
+# Characters of a text. The same short ones come with every instance and every tick: 4,000 trees have 20 MB at most
 _MAX_CACHED: Final = 100
-_CACHED_TEXTS: Final = 4_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,6 +203,11 @@ def subtrees(tree: Expression) -> Iterator[Expression]:
 def unescape_inside(text: str) -> str:
     """A text in which ``††x`` stands for a plain ``†x``; the beginning of a whole string is not read here."""
     return _ESCAPED_INSIDE.sub(MARK, text) if MARK * 2 in text else text
+
+
+def escape_literal(text: str) -> str:
+    """How a Call writes a text in which nothing is read: ``parse_marked`` yields it as it is."""
+    return re.sub(rf"^{MARK}|{MARK}(?=[\w{{-])", MARK * 2, text)
 
 
 # -- what a tree yields --------------------------------------------------------
@@ -379,7 +383,7 @@ def conjunction(paths_: Iterable[Path]) -> str:
 
 def parse(text: str, *, is_condition: bool = False) -> Expression:
     """The tree of an expression, or of a condition. Raises ExpressionError: with the column of the fault."""
-    return (_parse_cached if len(text) <= _MAX_CACHED else _parse)(text, is_condition=is_condition)
+    return (parse_cached if len(text) <= _MAX_CACHED else _parse)(text, is_condition=is_condition)
 
 
 parse_condition: Final = partial(parse, is_condition=True)
@@ -402,11 +406,7 @@ def _parse(text: str, *, is_condition: bool) -> Expression:
     return tree
 
 
-_parse_cached: Final = lru_cache(maxsize=_CACHED_TEXTS)(_parse)
-
-
-def clear_caches() -> None:
-    _parse_cached.cache_clear()
+parse_cached: Final = lru_cache(maxsize=4_000)(_parse)
 
 
 @lru_cache(maxsize=16)  # those of a Call, which is read and then checked; each may have 2 MB

@@ -19,6 +19,7 @@ from acts.language.references import (
     ReferenceUse,
     Step,
     alternatives,
+    escape_literal,
     evaluate,
     is_provided,
     is_reference,
@@ -321,6 +322,11 @@ trees = st.recursive(
 
 
 @settings(max_examples=200, deadline=None)
+@given(st.text("†{}x. -", max_size=12))
+def test_a_literal_is_read_as_it_is(text: str) -> None:
+    assert unread_value(escape_literal(text)) == text
+
+
 @given(trees, st.sampled_from([0, None, ABSENT, {"x": "†b"}]), st.sampled_from([1, None, ABSENT, ["††"]]))
 def test_two_resolvers_agree(value: Any, a: Any, b: Any) -> None:
     values = {A: a, B: b}
