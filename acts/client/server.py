@@ -15,6 +15,7 @@ import fcntl
 import json
 import logging
 import os
+import re
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -126,6 +127,10 @@ def find_target(address: str | None = None) -> ServerTarget:
     if address := configured:
         is_variable = bool(os.environ.get("TEMPORAL_ADDRESS"))
         source = "TEMPORAL_ADDRESS" if is_variable else "the profile of Temporal's configuration"
+        if not re.fullmatch(r"[^/]+:\d+", address):  # the SDK would look for a host of this name, for ever
+            raise ClientError(
+                f"{source} has the address {clean(address, 100)!r}", "it is host:port, like 127.0.0.1:7233"
+            )
         return ServerTarget(address, source, config)
     if (state := marked_state()) is None:
         source = "the default: TEMPORAL_ADDRESS is not set, and `acts dev` has not run in this folder or above"

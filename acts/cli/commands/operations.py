@@ -58,7 +58,7 @@ from acts.machines.plan_run import PlanRun
 from acts.payloads import codec as payload_codec
 from acts.payloads.codec_server import TOKEN_VARIABLE, create_server
 from acts.payloads.converter import VARIABLE as STORAGE
-from acts.payloads.converter import client_converter, describe_converter, driver_from_environment
+from acts.payloads.converter import client_converter, describe_converter, driver_from_environment, verify_storage
 from acts.payloads.storage_gc import Inventory, delete_unused, find_objection, find_unused, payloads_of, total_size
 from acts.payloads.stores import ContentStore, sha256
 from acts.telemetry.observation import FAILING_RUNS, KINDS, describe_queue
@@ -230,6 +230,8 @@ async def check_tools() -> list[Finding]:
 
 async def check_payloads() -> list[Finding]:
     client_converter()
+    if away := await asyncio.to_thread(verify_storage, writes=False):
+        return [warn(away, "values above 128 KiB wait until it is back")]
     names = [name for name in ("ACTS_CODEC_KEYS", "ACTS_STORAGE") if os.environ.get(name)]
     return [ok(f"{' and '.join(names)} can be read" if names else "neither encrypted nor stored elsewhere")]
 
