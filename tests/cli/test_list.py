@@ -252,24 +252,31 @@ def test_all_is_well_where_a_worker_serves_the_queue(acts: Acts) -> None:
     assert found["models"]["text"] == "no model has a key here"
 
 
-async def test_workers_that_cannot_read_each_others_payloads_are_named(
-    acts: Acts, worker: dict[str, str], tmp_path: Path
+async def test_workers_are_named_that_cannot_read_what_others_write_or_have_no_folders_for_a_set(
+    acts: Acts, worker: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (keys := tmp_path / "keys").write_text(f"k1 {base64.b64encode(b'x' * 32).decode()}\n", "utf-8")
-    plain = {**worker, "ACTS_TASK_QUEUE": new_name()}
+    (tmp_path / "rows.csv").write_text("total\n5\n", "utf-8")
+    plan = {"type": "plan", "plan": [{"_tool": "pay", "of": "†row.total"}]}
+    (tmp_path / "pay.json").write_text(json.dumps({"context": [{"type": "tool", "tool": "pay"}, plan]}))
+    monkeypatch.delenv("ACTS_DATA")
+    monkeypatch.setenv("ACTS_TASK_QUEUE", new_name())
+    plain = {**worker, "ACTS_TASK_QUEUE": os.environ["ACTS_TASK_QUEUE"], "ACTS_DATA": ""}
     other = {**plain, "ACTS_CODEC_KEYS": str(keys), "ACTS_STORAGE": f"file:{tmp_path / 'values'}"}
 
     async def differences() -> list[str]:
-        done = await asyncio.to_thread(acts, "doctor", "--queue", plain["ACTS_TASK_QUEUE"], "--json")
-        rows = [f for f in json.loads(done.stdout)["findings"] if f["level"] == "fail"]
-        return [row["text"] for row in rows if "differ" in row["text"]]
+        done = await asyncio.to_thread(acts, "doctor", "--json")
+        texts = [f["text"] for f in json.loads(done.stdout)["findings"] if f["level"] == "fail"]
+        return [text for text in texts if "differ" in text]
 
-    with worker_process(plain), worker_process(other):
-        texts = await assert_eventually(differences, why="the server lists both workers")
-    assert [text.partition(";")[0] for text in texts] == [
-        "workers differ in ACTS_CODEC_KEYS", "workers differ in ACTS_STORAGE",
-    ]  # fmt: skip
-    assert all("none: acts/" in text and "this shell: none" in text for text in texts)
+    with worker_process(plain):
+        refused = acts("run", "pay.json", "--set", "rows.csv", "--detach")
+        assert (refused.exit_code, "has no ACTS_DATA: a run over a set would fail" in refused.output) == (2, True)
+        with worker_process(other):
+            of_keys, of_storage = await assert_eventually(differences, why="the server lists both workers")
+    assert of_keys.startswith("workers differ in ACTS_CODEC_KEYS; by digest, none: acts/")
+    assert of_storage.startswith("workers differ in ACTS_STORAGE; by digest, none: acts/")
+    assert of_keys.endswith("; this shell: none")
 
 
 def test_a_namespace_that_is_not_there_is_the_last_that_the_doctor_asks_for(
