@@ -256,6 +256,14 @@ def names_set(request: Json) -> bool:
     return isinstance(context, list) and any(isinstance(m, dict) and INSTANCES in m for m in context)
 
 
+def folders_for_set(request: Request | None) -> tuple[str, ...]:
+    """The variables that name the folders which a run over this set needs."""
+    if request is None or request.set is None:
+        return ()
+    needs = {"ACTS_DATA": "://" not in request.set.source, "ACTS_RESULTS": request.config.results is not None}
+    return tuple(name for name, is_needed in needs.items() if is_needed)
+
+
 def add_set(request: Json, set_file: str | None, results: str | None) -> Json:
     """The Request with the set and the results file of the command line.
 
