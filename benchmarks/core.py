@@ -187,7 +187,7 @@ WALKED: Final = {k: v for k, v in PLANS.items() if v not in (_each_reads_everyth
 
 def _clear_caches() -> None:
     """Clear the caches, as in a fresh process: nothing parsed, no schema compiled."""
-    references.clear_caches()
+    references.parse_cached.cache_clear()
     schemas.clear_caches()
     gc.collect()
 

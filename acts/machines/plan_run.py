@@ -56,7 +56,7 @@ _NOT_CARRIED: Final[dict[str, Any]] = {"request": {}, "capabilities": None, "set
 # What a child's id may have behind it where the first choice was in use
 _SPARE: Final = re.compile(r"(~[0-9a-f-]+)?")
 # The keys of a child's report on one instance
-REPORT_KEYS: Final = ("status", "state", "calls", "errors", "writes", "resumed", "undo")
+REPORT_KEYS: Final = ("status", "state", "calls", "errors", "writes", "resumed", "undo", "undone")
 # What one workflow task has no time for is left to the next one, which this timer brings
 REST_TIMER: Final = "go on with what is left"
 REST_SECONDS: Final = 0.001

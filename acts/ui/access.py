@@ -70,9 +70,7 @@ class Access:
         self._port, self._cookie = port, f"acts_ui_{port}"
         self._link, self._sessions = secrets.token_urlsafe(24), OrderedDict[str, None]()
         if self.header and not (self._proxy and self.origin):
-            hint = (
-                "ACTS_UI_PROXY_TOKEN is what the proxy sends in X-Acts-Proxy, ACTS_UI_ORIGIN like https://acts.example"
-            )
+            hint = "the proxy sends ACTS_UI_PROXY_TOKEN in X-Acts-Proxy; ACTS_UI_ORIGIN is like https://acts.example"
             raise ClientError("ACTS_UI_USER_HEADER needs ACTS_UI_PROXY_TOKEN and ACTS_UI_ORIGIN", hint)
         if not self.header and not is_loopback(host):
             hint = "listen on 127.0.0.1, or set ACTS_UI_USER_HEADER behind a proxy that signs people in"
@@ -99,9 +97,7 @@ class Access:
             return self._enter(request)
         if request.method == "GET" and request.headers.get("sec-fetch-site") == "cross-site":
             return HTMLResponse(_AGAIN)
-        return _refusal(
-            "open the address that `acts ui` has printed; it works once, and a new start prints another", 401
-        )
+        return _refusal("open the address that `acts ui` has printed; it works once, and each start prints one", 401)
 
     def _enter(self, request: Request) -> Response:
         if not self._link or not _is_same(request.query_params.get("token", ""), self._link):
@@ -118,9 +114,7 @@ class Access:
         names = request.headers.getlist(str(self.header))
         name = names[0].strip() if len(names) == 1 else ""  # of two, a browser may have sent one
         if not _is_same(request.headers.get("x-acts-proxy", ""), self._proxy):
-            return _refusal(
-                "the header X-Acts-Proxy lacks the token of ACTS_UI_PROXY_TOKEN: come through the proxy", 401
-            )
+            return _refusal("X-Acts-Proxy lacks the token of ACTS_UI_PROXY_TOKEN: come through the proxy", 401)
         if not name or len(name) > MAX_NAME:
             return _refusal(f"the proxy names nobody in {self.header}", 401)
         listed = None

@@ -13,6 +13,7 @@ import json
 import secrets
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import suppress
 from itertools import chain
 from pathlib import Path
 from typing import Any, Final
@@ -34,27 +35,15 @@ from acts.client.ag_ui_events import AgUiStream
 from acts.client.client_errors import ClientError, NoSuchRunError, explained
 from acts.client.event_feeds import EventFeeds, WatchRefused
 from acts.client.run_decisions import send_decision
-from acts.client.run_reader import RunReader
+from acts.client.run_reader import PHASES, RunReader
 from acts.language.errors import ActsError, DecisionRefused, visible
 from acts.language.values import ABSENT, is_equal
 from acts.language.wire import ANSWER, APPROVE, EDIT, GRAPH, REJECT, UNDO
 from acts.tree.decisions import FORM, Decision, check_who
-from acts.ui import runs
+from acts.ui import cards, forms, runs
 from acts.ui.access import Access, Guard, Visitor, check_csrf
-from acts.ui.cards import (
-    Card,
-    Inbox,
-    Shared,
-    Wait,
-    answer_text,
-    find_wait,
-    find_waits,
-    read_card,
-    read_inbox,
-    value_text,
-    written_call,
-)
-from acts.ui.forms import NOTHING, answer_fields, differences, form_fields, read_answer, read_call, show_sent
+from acts.ui.cards import Card, Wait
+from acts.ui.forms import NOTHING
 from acts.views.plan_svg import as_file
 from acts.views.run_events import EventFilter, EventsRefused
 
@@ -84,7 +73,8 @@ def environment() -> Environment:
         trim_blocks=True, lstrip_blocks=True,
     )  # fmt: skip
     own.globals |= {"folded": FOLDED, "link": link, "question": QUESTION, "words": WORDS}
-    own.filters |= {"value": value_text, "answer": answer_text}
+    own.filters |= {"value": cards.value_text}
+    own.tests["question"] = lambda item: str(item.get("reason") or item.get("message")).startswith(QUESTION)
     return own
 
 
@@ -109,7 +99,7 @@ class Pages:
     """One handler for each page."""
 
     def __init__(self, client: Client) -> None:
-        self.client, self._shared = client, Shared()
+        self.client, self._shared = client, cards.Shared()
         self._templates, self._summaries = environment(), dict[str, str]()
         self._feeds: EventFeeds | None = None
 
@@ -129,6 +119,8 @@ class Pages:
         """A handler whose errors of the server, of keys and of storage say what they mean."""
 
         async def answer(request: Request) -> Response:
+            if int(request.headers.get("content-length") or 0) > MAX_BODY:
+                raise HTTPException(413, f"a request has at most {MAX_BODY:,} bytes")
             with explained(self.client):
                 response: Response = await handler(request)
             return response
@@ -158,10 +150,10 @@ class Pages:
 
     # -- the inbox -------------------------------------------------------------------------------------
 
-    async def _inbox(self) -> Inbox:
-        async def ask() -> Inbox:
+    async def _inbox(self) -> cards.Inbox:
+        async def ask() -> cards.Inbox:
             with explained(self.client):
-                return await read_inbox(self.client, self._summaries)
+                return await cards.read_inbox(self.client, self._summaries)
 
         return await self._shared.get("inbox", ask)
 
@@ -201,10 +193,12 @@ class Pages:
                 for target in group:
                     try:
                         if not results:
-                            reader, waits = await find_waits(self.client, run, {target["wait"] for target in group})
+                            tokens = {target["wait"] for target in group}
+                            reader, waits = await cards.find_waits(self.client, run, tokens)
                         wait = waits.get(target["wait"])
                         await self._send_to(reader, wait, target, visitor, APPROVE, str(form.get("reason") or ""))
-                        results.append((target, ""))
+                        more = wait.missing if wait is not None else 0
+                        results.append((target, f"your approval counts, and {more} more must approve" if more else ""))
                     except (ClientError, StaleError, RPCError) as error:
                         results.append((target, str(error)))
             return results
@@ -224,9 +218,9 @@ class Pages:
         self, request: Request, which: Mapping[str, Any], status: int = 200, sent: Mapping[str, Any] = NOTHING,
         problems: Sequence[str] = (), **more: Any,
     ) -> Response:  # fmt: skip
-        card = await read_card(self.client, *_which(which))
+        card = await cards.read_card(self.client, *_which(which))
         form = _form_of(card.wait)
-        fields, rest = show_sent([] if form is None else answer_fields(form), sent, problems)
+        fields, rest = forms.show_sent([] if form is None else forms.answer_fields(form), sent, problems)
         notice = f"nothing was sent: {'; '.join(rest) or 'look at the fields'}" if problems else ""
         more = {"notice": notice, "reason": "", **more}
         more["fields"] = None if form is None else fields
@@ -236,9 +230,9 @@ class Pages:
         """Check and send what a person has filled in."""
         form, visitor = await self._form(request)
         target, sent = _read_seen(str(form.get("seen"))), dict(form)
-        _, wait = await find_wait(self.client, target["run"], target["wait"])
+        _, wait = await cards.find_wait(self.client, target["run"], target["wait"])
         schema = _form_of(wait)
-        output, problems = (None, []) if schema is None else read_answer(schema, sent)
+        output, problems = (None, []) if schema is None else forms.read_answer(schema, sent)
         if form.get("step") == "check":
             return JSONResponse({"problems": problems, "output": output})
         try:
@@ -263,7 +257,7 @@ class Pages:
         self, target: Mapping[str, Any], visitor: Visitor, word: str, reason: str, content: dict[str, Any] | None = None
     ) -> Response:
         """Send a decision about what was shown; leads to its card. StaleError: something else waits by now."""
-        reader, wait = await find_wait(self.client, target["run"], target["wait"])
+        reader, wait = await cards.find_wait(self.client, target["run"], target["wait"])
         await self._send_to(reader, wait, target, visitor, word, reason, content)
         at = wait.approval.workflow_id if wait is not None else ""
         return RedirectResponse(link("/card", run=target["run"], wait=target["wait"], at=at), 303)
@@ -300,7 +294,7 @@ class Pages:
         self._shared.forget()
 
     async def change(self, request: Request) -> Response:
-        card = await read_card(self.client, *_which(request.query_params))
+        card = await cards.read_card(self.client, *_which(request.query_params))
         return self._change(request, card, request.query_params.get("call", ""))
 
     def _change(
@@ -310,10 +304,11 @@ class Pages:
         if card.wait is None or not card.wait.is_editable:
             raise ClientError("this cannot be changed here", "it waits no longer, or takes no edit")
         name = call or card.wait.approval.call or ""
-        before, more = _call_of(card, name), {"new": None, "rows": [], "note": "", **more}
+        before, more = cards.written_call(card.plan, name), {"new": None, "rows": [], "note": "", **more}
         new = more["new"] or before
         known = {k: v for k, v in card.known(name, before).items() if is_equal(new.get(k, ABSENT), before[k])}
-        fields, rest = show_sent(form_fields(new, card.tools.get(name.partition(":")[2]), known), sent, problems)
+        fields = forms.form_fields(new, card.tools.get(name.partition(":")[2]), known)
+        fields, rest = forms.show_sent(fields, sent, problems)
         more |= {"call": name, "fields": fields, "problems": rest}
         return self._page(request, "change.html", status, card=card, wait=card.wait, **more)
 
@@ -321,8 +316,8 @@ class Pages:
         """Check what was typed, show the difference, and send it, in three steps of one form."""
         form, visitor = await self._form(request)
         target, call, step = _read_seen(str(form.get("seen"))), str(form.get("call") or ""), str(form.get("step"))
-        card = await read_card(self.client, target["run"], target["wait"])
-        before, tool = _call_of(card, call), card.tools.get(call.partition(":")[2])
+        card = await cards.read_card(self.client, target["run"], target["wait"])
+        before, tool = cards.written_call(card.plan, call), card.tools.get(call.partition(":")[2])
         note = str(form.get("note") or "")
         if step == "back":
             return self._change(request, card, call, new=_read_json(str(form.get("new"))), note=note)
@@ -336,10 +331,10 @@ class Pages:
         if card.wait is None or card.wait.approval.subject != target["subject"]:
             raise StaleError(CHANGED)
         known = card.known(call, before)
-        new, problems = read_call(before, tool, dict(form), known)
+        new, problems = forms.read_call(before, tool, dict(form), known)
         if step == "check":
             return JSONResponse({"problems": problems})
-        rows = differences(before, new, known)
+        rows = forms.differences(before, new, known)
         if problems := problems or ([] if rows else ["nothing was changed"]):
             return self._change(request, card, call, sent=form, problems=problems, note=note)
         return self._change(request, card, call, new=new, rows=rows, note=note)
@@ -372,14 +367,15 @@ class Pages:
         return self._fork(request, fork, secrets.token_hex(3))
 
     def _fork(self, request: Request, fork: runs.Fork, token: str, status: int = 200, **more: Any) -> Response:
-        fields, rest = show_sent(form_fields(fork.written, fork.tool), more.get("sent", {}), more.get("problems", ()))
+        fields = forms.form_fields(fork.written, fork.tool)
+        fields, rest = forms.show_sent(fields, more.get("sent", {}), more.get("problems", ()))
         return self._page(request, "fork.html", status, fork=fork, token=token, fields=fields, problems=rest)
 
     async def start_fork(self, request: Request) -> Response:
         form, _ = await self._form(request)
         fork = await runs.read_fork(self.client, str(form.get("id")), str(form.get("call")))
         token = str(form.get("token"))
-        new, problems = read_call(fork.written, fork.tool, dict(form))
+        new, problems = forms.read_call(fork.written, fork.tool, dict(form))
         if problems:
             return self._fork(request, fork, token, _CONFLICT, sent=form, problems=problems)
         return RedirectResponse(link("/run", id=await runs.start_fork(fork, new, token)), 303)
@@ -387,7 +383,7 @@ class Pages:
     async def all_runs(self, request: Request) -> Response:
         phase = request.query_params.get("phase", "")
         report = await self._shared.get(("runs", phase), lambda: runs.read_runs(self.client, phase))
-        return self._page(request, "runs.html", report=report, phase=phase, phases=runs.PHASES)
+        return self._page(request, "runs.html", report=report, phase=phase, phases=PHASES)
 
     # -- the same as JSON, and as events ---------------------------------------------------------------
 
@@ -404,7 +400,7 @@ class Pages:
     async def decide_json(self, request: Request) -> Response:
         """``{run, wait, version, subject, decision, reason?, …}``: docs/people.md; 409 for a wait that is over."""
         visitor = check_csrf(request, request.headers.get("x-csrf-token"))
-        target = _read_seen((await _body(request)).decode(errors="replace"))
+        target = _read_seen((await request.body()).decode(errors="replace"))
         if not isinstance(reason := target.get("reason") or "", str):
             raise HTTPException(400, "nothing was sent: a reason is a text")
         names = {EDIT: ("call", "with"), ANSWER: ("output",)}.get(str(target.get("decision")), ())
@@ -453,7 +449,8 @@ class Pages:
                     if has_all and not content:
                         return
                     if not has_all:
-                        await _wait(woken)
+                        with suppress(TimeoutError):
+                            await asyncio.wait_for(woken.wait(), BEAT_SECONDS)
             except (WatchRefused, EventsRefused, RPCError):
                 return  # the reader comes back with its last offset
             finally:
@@ -462,8 +459,6 @@ class Pages:
         return StreamingResponse(stream(), headers=_STREAM)
 
     async def _form(self, request: Request) -> tuple[Any, Visitor]:
-        if int(request.headers.get("content-length") or 0) > MAX_BODY:
-            raise HTTPException(413, f"a form has at most {MAX_BODY:,} bytes")
         form = await request.form(max_fields=MAX_FORM_FIELDS, max_part_size=MAX_BODY)
         return form, check_csrf(request, form.get("csrf"))
 
@@ -478,19 +473,6 @@ def _form_of(wait: Wait | None) -> Mapping[str, Any] | None:
         return None
     form = (wait.approval.content or {}).get(FORM)
     return form if isinstance(form, dict) else {}
-
-
-async def _wait(woken: asyncio.Event) -> None:
-    try:
-        await asyncio.wait_for(woken.wait(), BEAT_SECONDS)
-    except TimeoutError:
-        return
-
-
-async def _body(request: Request) -> bytes:
-    if int(request.headers.get("content-length") or 0) > MAX_BODY:
-        raise HTTPException(413, f"a request has at most {MAX_BODY:,} bytes")
-    return await request.body()
 
 
 def _which(query: Mapping[str, Any]) -> tuple[str, str, str]:
@@ -515,10 +497,3 @@ def _read_seen(text: str) -> dict[str, Any]:
     if missing := [name for name, kind in kinds.items() if type(value.get(name)) is not kind]:
         raise HTTPException(400, f"nothing was sent: a decision names what was seen, and {missing[0]} is missing")
     return value
-
-
-def _call_of(card: Card, name: str) -> dict[str, Any]:
-    """The Call to change, as it is written."""
-    if not (call := written_call(card.plan, name)):
-        raise ClientError(f"the plan that waits has no call {name!r}", "open its card again")
-    return call

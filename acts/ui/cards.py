@@ -13,6 +13,7 @@ import time
 from collections.abc import Awaitable, Callable, Container, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any, Final, TypeVar
 
 from temporalio.client import Client
@@ -22,15 +23,15 @@ from acts.client.run_decisions import call_position
 from acts.client.run_reader import EDITABLE, WITH, RunReader, add_parameters, read_pending, read_record
 from acts.language.errors import ActsError, shell, truncate
 from acts.language.messages import Data, Instruction, SetData, parse_message
-from acts.language.references import Path, parse_output, paths, resolve_references
-from acts.language.tools import Tool, hint_words
+from acts.language.references import MARK, Path, parse_output, paths, resolve_references
+from acts.language.tools import META, Tool, hint_words
 from acts.language.values import ABSENT, Json, is_equal
 from acts.language.wire import AGENT, ANSWER
 from acts.provenance import trace as provenance
 from acts.provenance.trace import Limits, ProvenanceIndex, RunRecord, find_references
-from acts.tree.decisions import MESSAGE, SHORT_SUBJECT, SIGN, Decision, PendingApproval, make_statement
+from acts.tree.decisions import APPROVALS, MESSAGE, OF, SHORT_SUBJECT, SIGN, Decision, PendingApproval, make_statement
 from acts.tree.wire_format import canonical_json, digest
-from acts.views.text import BY_MODEL, change_lines, tool_change_lines, usage_text, who_text
+from acts.views.text import change_lines, tool_change_lines, usage_text, who_text
 
 T = TypeVar("T")
 FRESH_SECONDS: Final = 1.0  # how old a shared answer may be …
@@ -40,6 +41,7 @@ MAX_SUMMARIES: Final = 10_000
 PROVENANCE_SECONDS: Final = 5.0  # a card is shown without sources rather than late
 _FEW: Final = 4
 _WORD: Final = 60
+_PLAIN: Final = str.maketrans("", "", '{}[]"')  # a row of the inbox has no room for JSON
 
 
 class Shared:
@@ -95,10 +97,28 @@ class Wait:
         content = self.approval.content or {}
         if isinstance(plan := content.get("plan"), list):
             return ", ".join(str(call.get("_tool")) for call in plan if isinstance(call, dict))[: 2 * _WORD]
-        values = content.get(WITH)
-        own = {k: v for k, v in values.items() if not k.startswith("_")} if isinstance(values, dict) else {}
-        texts = [f"{k} {v if isinstance(v, str) else json.dumps(v, ensure_ascii=False)}" for k, v in own.items()]
-        return ", ".join(truncate(text, _WORD) for text in texts[:_FEW]) + (" …" if len(texts) > _FEW else "")
+        own = ((k, json.dumps(v, ensure_ascii=False).translate(_PLAIN), v) for k, v in self.parameters.items())
+        texts = [truncate(f"{name} {value if isinstance(value, str) else text}", _WORD) for name, text, value in own]
+        return ", ".join(texts[:_FEW]) + (" …" if len(texts) > _FEW else "")
+
+    @property
+    def parameters(self) -> dict[str, Json]:
+        """The values of a Call, those of the protocol left out."""
+        values = (self.approval.content or {}).get(WITH)
+        return {k: v for k, v in values.items() if not k.startswith("_")} if isinstance(values, dict) else {}
+
+    @property
+    def details(self) -> list[Value]:
+        """How what is decided is done, in words; its JSON alone has what a page shows in another way."""
+        content = self.approval.content or {}
+        own = content.get(WITH)
+        meta = ((k, v) for k, v in own.items() if k.startswith("_")) if isinstance(own, dict) else ()
+        hidden = (*_ELSEWHERE, "answeredBy") if "plan" in content else _ELSEWHERE
+        return [_detail(k, v) for k, v in chain(content.items(), meta) if k not in hidden and v not in ({}, [], None)]
+
+    @property
+    def decided(self) -> list[Value]:
+        return [*(Value(name, value) for name, value in self.parameters.items()), *self.details]
 
     @property
     def editors(self) -> list[str]:
@@ -126,12 +146,17 @@ class Wait:
 
     @property
     def is_approved_alike(self) -> bool:
-        is_call = self.approval.call is not None and self.approval.what != ANSWER
-        return is_call and self.is_decidable
+        return self.approval.call is not None and self.approval.what != ANSWER and self.is_decidable
 
     @property
     def who(self) -> str:
         return who_text(self.approval.about)
+
+    @property
+    def missing(self) -> int:
+        """How many others have to approve it after this approval."""
+        of, names = (self.approval.about.get(key) for key in (OF, APPROVALS))
+        return max(of - 1 - len(names if isinstance(names, list) else ()), 0) if isinstance(of, int) else 0
 
     @property
     def like(self) -> str:
@@ -233,7 +258,6 @@ class Card:
     tool: Tool | None = None
     values: list[Value] = field(default_factory=list)
     calls: list[PlannedOne] = field(default_factory=list)
-    rest: list[Value] = field(default_factory=list)
     asked: list[Value] = field(default_factory=list)
     results: list[Value] = field(default_factory=list)
     decisions: list[dict[str, Any]] = field(default_factory=list)
@@ -251,6 +275,10 @@ class Card:
             return {}
         own = next((one.values for one in self.calls if one.id == call), self.values)
         return {one.name: one.value for one in own if one.name in written}
+
+    @property
+    def has_outside(self) -> bool:
+        return any(one.outside for one in chain(self.values, *(call.values for call in self.calls)))
 
     @property
     def hints(self) -> list[str]:
@@ -338,43 +366,58 @@ def _fill(card: Card, wait: Wait, record: RunRecord, request: Sequence[Json]) ->
             answer = answers.get(id_) if isinstance(answers, dict) else None
             values = list(sources.values_of(id_, call, call)) if isinstance(call, dict) else [Value(id_, call)]
             card.calls.append(PlannedOne(id_, answer_text(answer), values, list(map(str, remark or ()))))
-        parts = {k: v for k, v in content.items() if k != "plan"}
     else:
-        parameters = content.get(WITH)
-        if isinstance(parameters, dict):
-            written = written_call(card.plan, str(wait.approval.call))
-            card.values = list(sources.values_of(str(wait.approval.call), parameters, written))
-        parts = {k: v for k, v in content.items() if k not in (WITH, "tool", "call")}
-        parts |= {k: v for k, v in parameters.items() if k.startswith("_")} if isinstance(parameters, dict) else {}
-    card.rest = [
-        Value(_REST.get(k, k), answer_text(v) if k == "answeredBy" and wait.approval.call else v)
-        for k, v in parts.items()
-    ]
+        id_, written = str(wait.approval.call), dict[str, Any]()
+        with suppress(ClientError):  # of a plan that cannot be read
+            written = written_call(card.plan, id_)
+        card.values = list(sources.values_of(id_, wait.parameters, written))
 
 
-_REST: Final = {"answeredBy": "what answers it", "writes": "where it may write", "values": "what it reads now",
-                "context": "what its scopes show", "undo": "what undoes it", "onFailure": "if it fails"}  # fmt: skip
+# What a card says of how a Call is done, or a plan, by the names of the protocol
+_DETAILS: Final = {
+    "answeredBy": "done by", "writes": "its result is kept as", "_outputPath": "its result is kept as",
+    "_outputMethod": "how it is kept", "_errorPath": "its failure is kept as", "_scopes": "it may see",
+    "context": "what it sees", "_each": "once for each of", "_when": "only if", "_instance": "for the instance",
+    "_reasoningForCall": "why, says the planner", "values": "what it reads now", "undo": "what undoes it",
+    "onFailure": "if it fails",
+}  # fmt: skip
+_ELSEWHERE: Final = ("plan", WITH, "tool", "_tool", "call", "form", "question", "_outputPath", "_errorPath")
+
+
+def _detail(name: str, value: Json) -> Value:
+    """A part of what is decided that is no value of a Call; paths stand without their marks."""
+    if name == "answeredBy":
+        value = answer_text(value)
+    elif name == "values" and isinstance(value, dict):
+        value = {key.removeprefix(MARK): one for key, one in value.items()}
+    elif name in ("writes", "_scopes") and isinstance(value, list):
+        value = ", ".join(map(str, value)).replace(MARK, "")
+    elif name in ("_outputPath", "_errorPath", "_each", "_when") and isinstance(value, str):
+        value = value.replace(MARK, "")
+    return Value("", value, _DETAILS.get(name, name.lstrip("_")))
 
 
 def written_call(plan: Sequence[Any], call: str) -> dict[str, Any]:
-    """A Call of a plan as it is written; {} where the plan has none of this id."""
+    """A Call of a plan as it is written. ClientError: the plan has none of this id."""
     with suppress(ClientError, IndexError):
-        return dict(one) if isinstance(one := plan[call_position(call)], dict) else {}
-    return {}
+        if isinstance(written := plan[call_position(call)], dict):
+            return dict(written)
+    raise ClientError(f"the plan has no call {call!r}", "open its page again")
 
 
 def answer_text(answer: Any) -> str:
-    """``the Activity refund, on the queue pay``; other forms as JSON."""
-    if not isinstance(answer, dict):
-        return str(answer)
-    if "model" in answer:
-        return f"{BY_MODEL}: {json.dumps(answer, ensure_ascii=False)}"
-    if answer.keys() == {"person"}:
-        return f"a person{''.join(f', of {name}' for name in answer['person'])}"
-    if answer.keys() <= {"activity", "taskQueue"}:
-        queue = f", on the task queue {answer['taskQueue']}" if "taskQueue" in answer else ""
-        return f"the Activity {answer.get('activity')}{queue}"
-    return json.dumps(answer, ensure_ascii=False)
+    """``refund, on the queue pay``, ``a person of finance``: who or what does a Call."""
+    match answer:
+        case {"person": [*names]}:
+            return " of ".join(filter(None, ("a person", " or ".join(str(name) for name in names))))
+        case {"model": model}:
+            others: Any = answer.get("fallbackModels", ())
+            return ", or else ".join(map(str, (f"the model {model}" if model else "a model", *others)))
+        case {"delegate": name}:
+            return f"the delegate {name}"
+        case {"activity": name}:
+            return f"{name}, on the queue {answer['taskQueue']}" if "taskQueue" in answer else str(name)
+    return value_text(answer)
 
 
 class Sources:
@@ -395,10 +438,8 @@ class Sources:
         properties = (tool.schema.get("properties") if tool else None) or {}
         is_plan = values is written
         shown = self._known(written, tool) if is_plan else values
-        names = [n for n in (*properties, *(n for n in values if n not in properties)) if n in values]
+        names = [n for n in (*properties, *(n for n in values if n not in properties)) if n in values and n not in META]
         for name in names:
-            if name == "_tool" or (name.startswith("_") and not is_plan):
-                continue
             part = properties[name] if isinstance(properties.get(name), dict) else {}
             edits = list(self._edits(id_, name))
             sources, outside = self._of(name, written, tool, next((by for _, by in reversed(edits) if by), ""))
@@ -406,6 +447,7 @@ class Sources:
             before = ((value_text(old), by) for old, by in edits if old is not ABSENT)
             was = [f"{old}, until {by} changed it" if by else old for old, by in before]
             yield Value(name, shown[name], title, description, sources, outside, was)
+        yield from (_detail(n, shown[n]) for n in META if is_plan and n in values and n != "_tool")
 
     def _known(self, written: Mapping[str, Any], tool: Tool | None) -> Mapping[str, Any]:
         """A planned Call with the values that its parameters have, as far as no Call of the plan is to write them."""
@@ -426,7 +468,7 @@ class Sources:
         changes = self._wait.approval.about.get("changes")
         for change in changes if isinstance(changes, list) else ():
             old, new = (change.get(key, ABSENT) for key in ("from", "to"))
-            if change.get("call") == _position(id_):
+            if str(change.get("call")) == id_.partition(":")[0]:
                 old, new = (side.get(name, ABSENT) if isinstance(side, dict) else ABSENT for side in (old, new))
             elif change.get("part") != f"with.{name}":
                 continue
@@ -482,11 +524,6 @@ def _output_paths(call: Mapping[str, Any]) -> tuple[Path, ...]:
     with suppress(ActsError):
         return paths(parse_output(str(call.get("_outputPath", ""))))
     return ()
-
-
-def _position(id_: str) -> int | None:
-    number = id_.partition(":")[0]
-    return int(number) if number.isdecimal() else None
 
 
 def value_text(value: Json) -> str:

@@ -1,8 +1,8 @@
 """Changing a Call that waits: a form made from its Tool's schema, and the Call that comes back.
 
 A Call is edited as it is written. A form shows the values that its references have, and what comes back as shown is
-left as it was, to the character: a reference stays one until somebody replaces it. The engine's own checks judge what
-is new; the run judges it once more.
+left as it was, to the character: a reference stays one until somebody replaces it. What is typed is data to the
+letter, never a reference. The engine's own checks judge what is new; the run judges it once more.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from acts.language.errors import ActsError, visible
-from acts.language.references import MARK, is_reference
+from acts.language.references import MARK, escape_literal, scan_marked, unread_value
 from acts.language.schemas import Checker
 from acts.language.tools import META, Tool
-from acts.language.values import ABSENT, Json, is_equal, pointer
+from acts.language.values import ABSENT, Json, is_equal, pointer, replace_parts
 from acts.ui.cards import value_text
 
 LONG_LINE: Final = 80  # characters of a text that gets more than one line
@@ -30,7 +30,7 @@ NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 @dataclass(frozen=True)
 class FormField:
     """``kind`` is ``choice``, ``line``, ``text`` or ``json``; ``text`` is what it shows, "" for nothing; ``written`` is
-    the reference that has this value, ``problem`` what is wrong with what was sent.
+    the references that the Call has there, "" for none; ``problem`` what is wrong with what was sent.
     """
 
     name: str
@@ -70,8 +70,8 @@ def show_sent(
 def read_answer(form: Mapping[str, Any], sent: Mapping[str, Any]) -> tuple[Json, list[str]]:
     """The answer of a person, and what is wrong with it."""
     schema = _as_object(form)
-    values, problems = _read({}, schema, _fields({}, schema), sent)
-    answer: Json = values if schema is form else values.get(ANSWER)
+    typed, problems = _read(schema, _fields({}, schema), sent)
+    answer: Json = typed if schema is form else typed.get(ANSWER)
     defects = [] if problems else Checker(dict(form)).defects(answer)
     return answer, problems + [_told(at, why, "the answer") for at, why in defects]
 
@@ -97,9 +97,9 @@ def _fields(
         if name in META or name in fixed:
             continue
         part = properties[name] if isinstance(properties.get(name), dict) else {}
-        value, written = known.get(name, call.get(name, ABSENT)), ""
-        if name in known and not is_equal(value, call[name]):
-            written = value_text(call[name])
+        value = known.get(name, _plain(call.get(name, ABSENT)))
+        marked = (text for _, text in scan_marked(call.get(name)))
+        written = ", ".join(text for text in marked if not isinstance(unread_value(text), str))
         text = "" if value is ABSENT else shown_text(value, part)
         choices = _choices(part)
         if choices and (not text or text in choices):
@@ -120,11 +120,8 @@ def _choices(part: Mapping[str, Any]) -> list[str]:
 
 
 def _is_plain(part: Mapping[str, Any], value: Json) -> bool:
-    types = part.get("type")
-    is_scalar = types in ("string", "number", "integer", "boolean") or (
-        types is None and not isinstance(value, (dict, list))
-    )
-    return is_scalar and not isinstance(value, (dict, list))
+    scalars = ("string", "number", "integer", "boolean", None)
+    return part.get("type") in scalars and not isinstance(value, (dict, list))
 
 
 def shown_text(value: Json, part: Mapping[str, Any]) -> str:
@@ -137,29 +134,42 @@ def read_call(
     call: Mapping[str, Json], tool: Tool | None, sent: Mapping[str, Any], known: Mapping[str, Json] = NOTHING
 ) -> tuple[dict[str, Json], list[str]]:
     """The Call with what a form has sent, and what is wrong with it."""
-    schema = tool.schema if tool is not None else {}
-    new, problems = _read(call, schema, form_fields(call, tool, known), sent)
+    typed, problems = _read(tool.schema if tool is not None else {}, form_fields(call, tool, known), sent)
+    before = {name: () if name in known else scan_marked(call.get(name)) for name in typed}
+    new = {**call, **{name: _as_written(value, {text for _, text in before[name]}) for name, value in typed.items()}}
+    new = {name: value for name, value in new.items() if value is not ABSENT}
     return new, problems + ([] if problems else check_call(new, tool))
 
 
+def _as_written(typed: Json, shown: Container[str]) -> Json:
+    """What was typed, as a Call writes it; inside JSON, a text that was ``shown`` there stays as it was."""
+    texts = ((at, text) for at, text in scan_marked(typed) if not at or text not in shown)
+    return replace_parts(typed, [(at, escape_literal(text)) for at, text in texts])
+
+
+def _plain(value: Json) -> Json:
+    """A written value as people read it: a text in which nothing is read, without its escapes."""
+    text = unread_value(value) if isinstance(value, str) else None
+    return text if isinstance(text, str) else value
+
+
 def _read(
-    call: Mapping[str, Json], schema: Mapping[str, Any], fields: Iterable[FormField], sent: Mapping[str, Any]
+    schema: Mapping[str, Any], fields: Iterable[FormField], sent: Mapping[str, Any]
 ) -> tuple[dict[str, Json], list[str]]:
-    new, problems = dict(call), list[str]()
+    """What was typed, by field, ABSENT for what was emptied; and what is wrong with it."""
+    typed, problems = dict[str, Json](), list[str]()
     properties = schema.get("properties") or {}
     for field in fields:
         text = sent.get(PREFIX + field.name)
         if not isinstance(text, str) or (text := text.replace("\r\n", "\n")) == field.text:
             continue
         part = properties[field.name] if isinstance(properties.get(field.name), dict) else {}
-        if not text and part.get("type") != "string":
-            new.pop(field.name, None)
-            continue
         try:
-            new[field.name] = _read_value(text, part)
+            is_emptied = not text and part.get("type") != "string"
+            typed[field.name] = ABSENT if is_emptied else _read_value(text, part)
         except ValueError as error:
             problems.append(f"{field.name}: {_advice(text.strip(), part.get('type'), error)}")
-    return new, problems
+    return typed, problems
 
 
 def _advice(text: str, kind: Json, error: ValueError) -> str:
@@ -174,8 +184,6 @@ def _advice(text: str, kind: Json, error: ValueError) -> str:
 
 def _read_value(text: str, part: Mapping[str, Any]) -> Json:
     if part.get("type") == "string":
-        return text
-    if is_reference(text):
         return text
     options = part.get("enum")
     for option in options if isinstance(options, list) else ():
@@ -209,7 +217,8 @@ def differences(
     for name in dict.fromkeys((*before, *after)):
         old, new = before.get(name, ABSENT), after.get(name, ABSENT)
         if old is ABSENT or new is ABSENT or not is_equal(old, new):
-            one, other = ("nothing" if side is ABSENT else value_text(side) for side in (old, new))
-            is_known = name in known and not is_equal(known[name], old)
+            one, other = ("nothing" if side is ABSENT else value_text(_plain(side)) for side in (old, new))
+            is_known = name in known and not is_equal(known[name], _plain(old))
+            other += " (as a text: it is no reference)" if isinstance(new, str) and MARK in new else ""
             rows.append((name, f"{value_text(known[name])} ({one})" if is_known else one, other))
     return rows

@@ -12,20 +12,10 @@ from typing import Any, Final
 from temporalio.client import Client
 
 from acts.client import client as acts_client
+from acts.client import run_reader
 from acts.client.client_errors import ClientError
 from acts.client.run_decisions import call_position
-from acts.client.run_reader import (
-    PHASES,
-    RunReader,
-    list_runs,
-    outcome_of_value,
-    quote,
-    read_instance,
-    read_progress,
-    read_record,
-    runs_query,
-    sum_runs,
-)
+from acts.client.run_reader import RunReader
 from acts.client.start_runs import IdPolicy, start_run, with_calls
 from acts.language.errors import shell
 from acts.language.messages import INSTANCES
@@ -34,23 +24,12 @@ from acts.language.wire import PLAN
 from acts.tree.decisions import PendingApproval
 from acts.tree.identity import retry_id
 from acts.ui.cards import written_call
-from acts.views.text import (
-    change_lines,
-    decided_name,
-    describe_call,
-    find_causes,
-    named_instances,
-    set_counts,
-    usage_text,
-)
-
-__all__ = ["PHASES", "Fork", "RunView", "RunsReport", "read_fork", "read_run", "read_runs", "start_fork", "steer"]
+from acts.views import text
 
 MAX_RUNS: Final = 500  # of the list, and of the figures below it
 MAX_SQUARES: Final = 5_000
 MAX_CALLS: Final = 2_000
 MAX_CHILDREN: Final = 100
-OPEN: Final = ("running", "planning", "awaiting", "paused")
 
 
 @dataclass
@@ -96,7 +75,7 @@ async def read_run(client: Client, id_: str, instance: str = "") -> RunView:
     view.summary = str(await info.static_summary() or "")
     outcome = await reader.outcome()
     if outcome is None:
-        report = await read_progress(reader)
+        report = await run_reader.read_progress(reader)
         view.silence = await reader.silence() if report is None else ""
         report = report or {}
         view.phase = str(report.get("phase") or "running")
@@ -104,14 +83,14 @@ async def read_run(client: Client, id_: str, instance: str = "") -> RunView:
         report = outcome.raw if isinstance(outcome.raw, dict) else {}
         view.phase, view.errors = outcome.status, outcome.errors
     if instance:
-        report, _ = await read_instance(reader, instance)
+        report, _ = await run_reader.read_instance(reader, instance)
         view.phase = str(report.get("status") or view.phase)
-        view.errors = outcome_of_value(report, id_).errors
+        view.errors = run_reader.outcome_of_value(report, id_).errors
     else:
         view.parent = info.parent_id or ""
         with suppress(ClientError):  # a server without visibility shows the run all the same
-            query = f"ParentWorkflowId = {quote(id_)}"
-            view.children = [row async for row in list_runs(client, query, MAX_CHILDREN)]
+            query = f"ParentWorkflowId = {run_reader.quote(id_)}"
+            view.children = [row async for row in run_reader.list_runs(client, query, MAX_CHILDREN)]
     _fill(view, report)
     if not instance and not view.silence and outcome is None and view.counts is None:
         view.has_plan = True
@@ -120,22 +99,19 @@ async def read_run(client: Client, id_: str, instance: str = "") -> RunView:
 
 def _fill(view: RunView, report: Mapping[str, Any]) -> None:
     calls = [call for call in report.get("calls") or () if isinstance(call, dict)]
-    view.calls = [{**call, "words": describe_call(call)} for call in calls[:MAX_CALLS]]
+    view.calls = [{**call, "words": text.describe_call(call)} for call in calls[:MAX_CALLS]]
     view.more_calls = len(calls) - len(view.calls)
     view.values = {k: report[k] for k in ("output", "state") if report.get(k) not in (None, {})}
-    decisions = [item for item in report.get("decisions") or () if isinstance(item, dict)]
-    view.decisions = [
-        {**item, "about": decided_name(item), "lines": list(change_lines(item.get("changes")))} for item in decisions
-    ]
+    view.decisions = [item for item in report.get("decisions") or () if isinstance(item, dict)]
     view.pending = [PendingApproval.model_validate(item) for item in report.get("pending") or ()]
-    view.usage = usage_text(report["usage"]) if (report.get("usage") or {}).get("requests") else ""
-    view.counts = set_counts(report)
-    items = named_instances(report)
+    view.usage = text.usage_text(report["usage"]) if (report.get("usage") or {}).get("requests") else ""
+    view.counts = text.set_counts(report)
+    items = text.named_instances(report)
     states = [(name, str(item.get("status") if isinstance(item, dict) else item)) for name, item in items.items()]
     view.squares, view.more_squares = states[:MAX_SQUARES], max(len(states) - MAX_SQUARES, 0)
     parts = [(name, item.get("errors")) for name, item in items.items() if isinstance(item, dict)]
     own = [{**error, "instance": name} for name, errors in parts for error in errors or () if isinstance(error, dict)]
-    view.causes = find_causes([*(error for error in view.errors if error.get("instance")), *own])
+    view.causes = text.find_causes([*(error for error in view.errors if error.get("instance")), *own])
 
 
 async def steer(client: Client, id_: str, action: str, name: str) -> str:
@@ -193,9 +169,7 @@ class Fork:
 
     @property
     def written(self) -> dict[str, Any]:
-        if not (call := written_call(self.calls, self.call)):
-            raise ClientError(f"the plan has no call {self.call!r}", "open its run again")
-        return call
+        return written_call(self.calls, self.call)
 
 
 async def read_fork(client: Client, id_: str, call: str) -> Fork:
@@ -204,7 +178,7 @@ async def read_fork(client: Client, id_: str, call: str) -> Fork:
     request = await _read_request(reader)
     plans = [m.get("plan") for m in request["context"] if isinstance(m, dict) and m.get("type") == "plan"]
     calls = plans[-1] if plans and isinstance(plans[-1], list) else []
-    record, _ = await read_record(reader)
+    record, _ = await run_reader.read_record(reader)
     return Fork(reader, request, call, calls, record.tools.get(call.partition(":")[2]))
 
 
@@ -228,8 +202,8 @@ class RunsReport:
 
 async def read_runs(client: Client, phase: str = "") -> RunsReport:
     """The newest runs of a phase ("": of all)."""
-    query = runs_query([phase] if phase else [])
-    rows = [row async for row in list_runs(client, query, MAX_RUNS)]
-    tables = {by: sum_runs(rows, by) for by in ("day", "tool", "model")}
+    query = run_reader.runs_query([phase] if phase else [])
+    rows = [row async for row in run_reader.list_runs(client, query, MAX_RUNS)]
+    tables = {by: run_reader.sum_runs(rows, by) for by in ("day", "tool", "model")}
     tables["day"].reverse()  # the newest first
     return RunsReport(rows, tables, sum(row.get("cost") or 0.0 for row in rows), len(rows) == MAX_RUNS)

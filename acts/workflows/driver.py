@@ -5,7 +5,8 @@ performs the commands that come back. It decides nothing but when the history is
 much one workflow task starts (``TasksInFlight``).
 
 A reset hands the new run the signals and updates of the old one again, mixed; a replay of that task has the signals
-first. So updates always come after the signals of their workflow task.
+first. So updates always come after the signals of their workflow task. The SDK joins a task that commanded nothing with
+the one after it, where that was reset; a replay does not. So the beginning of a run that goes on is a batch of its own.
 
 Determinism: workflows run without the SDK's sandbox, whose time ``python -m benchmarks settings`` measures. By rule
 there is no clock, randomness, I/O, thread, or iteration over sets.
@@ -80,7 +81,11 @@ class Driver:
         early = [event for event in self.inbox if isinstance(event, BEFORE_THE_BEGIN)]
         others = [event for event in self.inbox if event not in early]
         self.inbox.clear()
-        self.inbox.extend((*early, events.Begin(), *others))
+        self.inbox.extend((*early, events.Begin()))
+        if self.run.is_continued:
+            self._empty_inbox(self.run.flush)
+            self.index.update()
+        self.inbox.extend(others)
         try:
             await self._loop()
         except asyncio.CancelledError:

@@ -86,7 +86,7 @@ def run_case(number: int, report: Report, profile: cProfile.Profile | None = Non
             report.end = f"no further input: {type(error).__name__}"
             return
         schemas.clear_caches()
-        references.clear_caches()  # the input may have been made with what is now timed
+        references.parse_cached.cache_clear()  # the input may have been made with what is now timed
         forget_peak()
         start = time.process_time()
         try:

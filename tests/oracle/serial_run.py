@@ -102,10 +102,8 @@ class _Turn:
         call = self.call
         if call.when is not None and not self.is_per_element(call.when) and not holds(call.when, self.read):
             return "skipped"
-        if call.latent and not call.each and "_output" in call.raw and self.has_literal_output():
-            return self.write([(p, call.raw["_output"]) for p in call.outcomes[0]]) if call.outcomes else "completed"
         if call.latent and not call.outcomes:
-            return "skipped"
+            return "completed" if self.has_literal_output() else "skipped"
         return self.run_each(results) if call.each else self.run_once(results)
 
     def run_once(self, results: dict[str, Any]) -> str:
@@ -113,6 +111,8 @@ class _Turn:
         missing = [text for text in expressions(call.parameters) if yields(text, self.read) is ABSENT]
         if missing:
             return "skipped" if self.is_withheld(missing) else self.fail("UnresolvedReference")
+        if self.has_literal_output():
+            return self.write([(p, call.raw["_output"]) for p in call.outcomes[0]])
         parameters = resolve(call.parameters, self.read) | call.literal
         result = self.start(call.id, parameters, results)
         if not call.outcomes:
@@ -238,14 +238,14 @@ class _Turn:
 
     def has_literal_output(self) -> bool:
         """Eager: an ``_output`` counts when it depends only on Calls whose ``_output`` counts."""
-        by_id = {c.id: c for c in self.earlier}
+        by_id = {c.id: c for c in (*self.earlier, self.call)}
 
         def is_literal(id_: str) -> bool:
             call = by_id[id_]
             is_given = call.latent and "_output" in call.raw and not call.each
             return is_given and all(is_literal(d) for d in self.out.depends[id_])
 
-        return all(is_literal(d) for d in self.out.depends[self.call.id])
+        return is_literal(self.call.id)
 
     def is_withheld(self, missing: list[str]) -> bool:
         """A dependency was skipped, failed, or took another outcome than what is missing."""

@@ -103,7 +103,10 @@ def asking_tool() -> dict[str, Any]:
     """A Tool that somebody of finance answers."""
     form = {
         "type": "object", "required": ["ok", "cents"],
-        "properties": {"ok": {"type": "boolean"}, "cents": {"type": "integer"}, "fee": {"type": "number"}},
+        "properties": {
+            "ok": {"type": "boolean"}, "cents": {"type": "integer"}, "fee": {"type": "number"},
+            "note": {"type": "string"},
+        },
     }  # fmt: skip
     own = tool("ask", activity=None)
     own["tool"]["properties"] |= {"_output": form, "_person": {"const": {"who": "finance"}}}

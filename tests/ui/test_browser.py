@@ -202,6 +202,10 @@ async def test_keys_lead_to_a_decision_and_the_inbox_follows_what_happens(desk: 
     kept = str(await here.get_attribute("href"))
     for key in "ja":
         await page.keyboard.press(key)
+    await page.locator("#approve").wait_for()
+    await page.wait_for_load_state()
+    await expect(page.locator("#approve")).not_to_be_focused()
+    await page.keyboard.press("a")
     await expect(page.locator("#approve")).to_be_focused()
     await page.keyboard.press("Enter")
     await expect(page.get_by_role("heading", name="Approved by ada")).to_be_visible()
@@ -255,13 +259,11 @@ async def assert_is_inert(page: Page) -> None:
     assert await page.evaluate(WIDER) <= 0, page.url
 
 
-async def test_a_phone_shows_the_buttons_and_the_dark_is_dark(desk: Desk) -> None:
+async def test_a_phone_shows_a_card_and_the_dark_is_dark(desk: Desk) -> None:
     desk.foreign = replace(desk.foreign, queue="refunds")
     async with desk.foreign.serving(lookup, refund):
         inbox, handles = await desk.refunds("arrived broken", "never arrived", "paid twice")
         page, handle = await desk.card(color_scheme="dark", **PHONE)
-        for name in ("Approve", "Reject"):
-            await expect(page.get_by_role("button", name=name)).to_be_in_viewport(ratio=1)
         for name, low, high in (("backgroundColor", 0, 60), ("color", 200, 255)):
             color = await page.locator("body").evaluate(f"body => getComputedStyle(body).{name}")
             assert all(low <= int(part) <= high for part in re.findall(r"\d+", color)), (name, color)
@@ -273,6 +275,21 @@ async def test_a_phone_shows_the_buttons_and_the_dark_is_dark(desk: Desk) -> Non
             await picture(light, name)
         for one in (*handles, handle):
             await one.cancel()
+
+
+async def test_who_approves_a_plan_has_passed_all_its_calls_also_by_keys(desk: Desk) -> None:
+    calls = [call("lookup", f"†state.order{n}", note=f"order {n}") for n in range(7)]
+    handle = await desk.foreign.start(desk.foreign.request(*calls, approve={"plan": True}))
+    wait = await desk.site.wait_of(handle)
+    page = await desk.open(link("/card", run=handle.id, wait=wait["wait"]), **PHONE)
+    approve, last = page.get_by_role("button", name="Approve all 7 calls"), page.locator("section.call").last
+    await expect(approve).not_to_be_in_viewport()
+    await page.keyboard.press("a")
+    await expect(approve).to_be_focused()
+    await expect(last).to_be_in_viewport()
+    await page.keyboard.press("Enter")
+    await expect(page.get_by_role("heading", name="Approved by ada")).to_be_visible()
+    assert len((await ended(handle))["state"]) == 7
 
 
 @pytest.mark.parametrize("word", ["Approve", "Reject"])

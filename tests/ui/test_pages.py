@@ -15,7 +15,7 @@ from acts.cli.dev.temporal_server import DevServer
 from acts.client.client_errors import ClientError
 from acts.ui.access import HEADERS, Access
 from tests.support import assert_eventually
-from tests.ui.conftest import HOST, Site, asking_tool, hidden, lookup, refund, serving, start_refund
+from tests.ui.conftest import HOST, Site, asking_tool, hidden, lookup, refund, serving, start_refund, wait_for
 from tests.workflow.agents import Agents
 from tests.workflow.foreign import Foreign, call, ended, pending
 
@@ -33,8 +33,8 @@ async def test_a_card_says_what_would_happen_and_where_each_value_is_from_and_tw
         assert "cents 4200" in listed
         for text in ("Pays a customer back.", "destructive", "Order", "A-7", "from the input", "4200",
                      "result of 1:lookup",
-            "written in the request",
-            "from outside",
+            "written in the request", "from a tool, a model or another person", "done by", "its result is kept as",
+            "JSON: exactly what is decided",
             "Ada wants her money back."):  # fmt: skip
             assert text in card, text
         answer = await site.post("/decide", **hidden(card), decision="approve", reason="as agreed")
@@ -45,16 +45,6 @@ async def test_a_card_says_what_would_happen_and_where_each_value_is_from_and_tw
     assert decision["subject"] == json.loads(hidden(card)["seen"])["subject"]
     assert "as agreed" in await site.get("/card", **which)
     assert "completed" in await site.get("/run", id=handle.id)
-
-
-async def test_nothing_is_rejected_without_a_reason(site: Site, foreign: Foreign) -> None:
-    async with foreign.serving(lookup, refund):
-        handle = await start_refund(foreign)
-        _, card = await site.card_of(handle)
-        assert "needs a reason" in (refused := await site.post("/decide", **hidden(card), decision="reject")).text
-        assert refused.status_code == 409
-        await site.post("/decide", **hidden(card), decision="reject", reason="twice")
-        assert (await ended(handle))["decisions"][0]["reason"] == "twice"
 
 
 async def test_a_change_is_checked_shown_and_sent_and_then_waits_and_what_was_shown_before_decides_nothing(
@@ -81,7 +71,7 @@ async def test_a_change_is_checked_shown_and_sent_and_then_waits_and_what_was_sh
         _, now = await site.card_of(handle)
         assert "1000" in now
         assert "written by ada" in now
-        assert "from outside" not in now
+        assert ">from outside<" not in now
         assert "written in the request" in now
         assert "until ada changed it" in now
         await site.post("/decide", **hidden(now), decision="approve")
@@ -101,12 +91,12 @@ async def test_a_plan_shows_what_its_references_have_as_far_as_that_is_known(sit
 
 async def test_a_person_answers_in_a_form_that_is_checked(site: Site, foreign: Foreign) -> None:
     async with foreign.serving(lookup):
-        handle = await foreign.start(
-            foreign.request(call("ask", "†state.said", question="now?"), context=[asking_tool()])
-        )
+        asking = call("ask", "†state.said", q="now?", of={"no": "I-17", "to": ["ada"]})
+        handle = await foreign.start(foreign.request(asking, context=[asking_tool()]))
         which, card = await site.card_of(handle)
         assert "for finance" in card
-        assert "a person, of finance" in card
+        assert '<dt>no</dt><dd><span class="value">I-17</span>' in card
+        assert "a person of finance" in card
         assert "now?" in card
         assert 'value="approve"' not in card
         wrong = await site.post("/answer", **hidden(card), **{"f.cents": "many", "f.ok": "true", "f.fee": "45,50"})
@@ -148,19 +138,45 @@ async def test_a_value_that_is_long_is_folded_and_there_whole(site: Site, foreig
         await handle.cancel()
 
 
-async def test_like_calls_are_approved_together_if_their_number_is_typed(site: Site, foreign: Foreign) -> None:
+async def test_like_calls_that_several_approve_say_who_may_and_how_many_are_missing(
+    site: Site, foreign: Foreign
+) -> None:
     async with foreign.serving(lookup, refund):
-        handles = [await start_refund(foreign, why=f"case {n}") for n in range(3)]
+        rules = {"rules": [{"calls": ["refund"], "who": ["finance"], "of": 3}]}
+        handles = [await start_refund(foreign, approve=rules) for _ in range(2)]
         for handle in handles:
             await site.wait_of(handle)
         inbox = await site.get("/", q=foreign.queue[:60])
-        like = inbox.split("/bulk?like=")[1].split('"')[0]
-        page = await site.get("/bulk", like=like)
+        page = await site.get("/bulk", like=inbox.split("/bulk?like=")[1].split('"')[0])
+        for text in (inbox, page):
+            assert text.count("for finance; 0 of 3 have approved") == 2
         seen = [hidden(part)["seen"] for part in page.replace('type="checkbox"', 'type="hidden"').split("<tr>")[2:]]
         fields = {"csrf": hidden(page)["csrf"], "seen": seen}
-        assert (await site.post("/bulk", **fields, count="2")).status_code == 409
-        assert "3 of 3 approved" in (await site.post("/bulk", **fields, count="3")).text
-        assert {(await ended(handle))["status"] for handle in handles} == {"completed"}
+        assert (await site.post("/bulk", **fields, count="3")).status_code == 409
+        sent = await site.post("/bulk", **fields, count="2")
+        assert ("0 of 2 approved" in sent.text, sent.text.count("2 more must approve")) == (True, 2)
+        for handle in handles:
+            await handle.cancel()
+
+
+async def test_what_a_person_types_is_data_to_the_letter(site: Site, foreign: Foreign) -> None:
+    text = "\u2020state.x, \u2020\u2020y \u2020{input.a} \u2020input.a"
+    async with foreign.serving(lookup):
+        calls = call("lookup", "†state.a", note="†input.a"), call("ask", "†state.b", q="†state.a.note")
+        context = [asking_tool(), {"type": "input", "a": "b"}]
+        handle = await foreign.start(foreign.request(*calls, context=context, approve={"calls": ["lookup"]}))
+        which, _ = await site.card_of(handle)
+        form = hidden(await site.get("/change", **which))
+        preview = await site.post("/change", **form, **{"f.note": text}, step="preview")
+        await site.post("/change", **hidden(preview.text), step="send")
+        _, card = await site.card_of(handle)
+        assert text in card
+        await site.post("/decide", **hidden(card), decision="approve")
+        await wait_for(handle)
+        _, card = await site.card_of(handle)
+        await site.post("/answer", **hidden(card), **{"f.ok": "true", "f.cents": "5", "f.note": text})
+        state = (await ended(handle))["state"]
+    assert (state["a"]["note"], state["b"]["note"]) == (text, text)
 
 
 async def test_an_agent_is_asked_back_and_reads_the_question(site: Site, foreign: Foreign, agents: Agents) -> None:
@@ -176,6 +192,9 @@ async def test_an_agent_is_asked_back_and_reads_the_question(site: Site, foreign
         assert "written by the planner" in card
         await site.post("/decide", **hidden(card), decision="ask", reason="which order?")
         assert (await ended(handle))["output"] == "the reader said so"
+        page = await site.get("/run", id=handle.id)
+        assert ("Questions asked back" in page, "<b>asked back about</b> the plan" in page) == (True, True)
+        assert "<h2>Errors</h2>" not in page
 
 
 async def test_an_agent_links_to_the_run_of_its_plan_and_that_back(

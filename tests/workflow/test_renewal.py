@@ -19,6 +19,7 @@ from temporalio.exceptions import ApplicationError
 from acts.activities.shipped_tools import PLAN, WAIT_TOOL
 from acts.cli.dev.temporal_server import DevServer
 from acts.machines import lifetime
+from acts.worker.plugin import build_replayer
 from acts.workflows import payloads
 from tests.crash.resets import reset, reset_points
 from tests.support import assert_eventually
@@ -34,6 +35,7 @@ from tests.workflow.foreign import (
     state_of,
     states,
     status,
+    tool,
 )
 from tests.workflow.tools import Gate, echo, refuse
 
@@ -141,10 +143,10 @@ async def test_a_run_too_large_to_carry_over_goes_on_as_it_is(hasty: Foreign, mo
 
 @pytest.mark.long
 async def test_a_wait_keeps_its_end_in_a_new_run_and_after_a_reset(hasty: Foreign) -> None:
-    tool = {"type": "tool", "tool": WAIT_TOOL}
+    wait = {"type": "tool", "tool": WAIT_TOOL}
     calls = [call("wait", "†state.due", **{"for": "4s"}), call("echo", "†state.late", value="†state.due")]
     async with hasty.serving(echo):
-        handle = await hasty.start(hasty.request(*calls, *chains(4, 15), context=[tool, heads(4)]))
+        handle = await hasty.start(hasty.request(*calls, *chains(4, 15), context=[wait, heads(4)]))
         first = (await state_of(handle, "1:wait", "running"))["waitsUntil"]
         await renewed(hasty, handle)
         await state_of(handle, "62:echo", "completed")
@@ -282,3 +284,24 @@ async def test_what_an_agent_was_given_in_that_moment_is_in_its_context(user: Fo
     handle = await next_run(user, "Agent", "provide", {"type": "input", "input": {"name": "a gift"}})
     await handle.execute_update("decide", {"decision": "approve"})
     assert (await ended(handle))["output"] == "seen"
+
+
+async def test_a_decision_that_a_reset_repeats_beside_the_first_task_of_a_new_run_is_replayed(hasty: Foreign) -> None:
+    """The SDK joins a task that commands nothing with the next one, which has the decision; a replay does not."""
+    plan = {"type": "plan", "mode": "lazy", "plan": [call("small", "†state.a", n=2)]}
+    handle = await hasty.start({"context": [tool("small", activity="small"), plan]}, id=f"{hasty.queue}/repeats")
+    await phase(handle, "awaiting")
+
+    async def renewed() -> bool:
+        await handle.signal("approve", {"version": 9})
+        await status(handle)
+        return len(await run_chain(hasty.client, handle.id)) > 1
+
+    await assert_eventually(renewed)
+    await handle.execute_update("decide", {"decision": "approve"})
+    await ended(handle)
+    last = (await run_chain(hasty.client, handle.id))[0]
+    for _ in range(2):
+        last = await reset(hasty.client, handle.id, (await reset_points(last))[1], last.run_id)
+        assert (await ended(last))["state"] == {"a": 2}
+        await build_replayer().replay_workflow(await last.fetch_history())

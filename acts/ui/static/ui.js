@@ -43,12 +43,12 @@ function mark() {
   if (row) { row.querySelector("a").focus(); row.scrollIntoView({ block: "nearest" }); }
 }
 
-function act(key) { // on a card: to the button, which Enter presses; in the inbox: to the card
+function act(key) { // on a card: to the button, which Enter presses; in the inbox: to the card, to be read before it is approved
   const id = { a: "approve", r: "reason", e: "change" }[key];
   const part = document.getElementById(id);
   if (part) { part.focus(); if (key === "e") part.click(); return true; }
   const row = listed()[rows];
-  if (row) location.href = `${target(row)}#${id}`;
+  if (row) location.href = target(row) + (key === "a" ? "" : `#${id}`);
   return Boolean(row);
 }
 

@@ -19,6 +19,7 @@ from acts.language.references import (
     ReferenceUse,
     Step,
     alternatives,
+    escape_literal,
     evaluate,
     is_provided,
     is_reference,
@@ -223,7 +224,14 @@ VALUES: list[tuple[str, Any]] = [
     ('†x.missing == null && †x.n ? †x.n : "x"', 5),
     ("†x.n > 9 ? 1 : †x.n > 3 ? 2 : 3", 2),
     ("†x.no ? 1 : †x.missing", ABSENT),
-    ("†x.n == 1 || †x.zero", False),
+    ("†x.n == 1 || †x.zero", 0),  # conditions are joined as a condition is: what does not hold is no value
+    ("†x.n == 1 && †x.zero", False),
+    ("†x.n == 1 || †x.no", False),
+    ("†x.n == 5 && (†x.no || †x.zero)", 0),
+    ("†x.no || †x.zero", False),
+    ("†x.no && †x.zero", 0),
+    ("†x.n == 1 && †x.missing", ABSENT),
+    ("†x.n == (†x.n == 1 || †x.n)", True),
     ("†x.orders[*].id", [1, 2, None]),
     ("†x.orders[*].at.city", ["Oslo", None, None]),
     ("†x.orders[*].rows[*].n", [[1, 2], None, None]),
@@ -321,6 +329,11 @@ trees = st.recursive(
 
 
 @settings(max_examples=200, deadline=None)
+@given(st.text("†{}x. -", max_size=12))
+def test_a_literal_is_read_as_it_is(text: str) -> None:
+    assert unread_value(escape_literal(text)) == text
+
+
 @given(trees, st.sampled_from([0, None, ABSENT, {"x": "†b"}]), st.sampled_from([1, None, ABSENT, ["††"]]))
 def test_two_resolvers_agree(value: Any, a: Any, b: Any) -> None:
     values = {A: a, B: b}
