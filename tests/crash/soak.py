@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import json
 import logging
 import re
 import shutil
@@ -36,6 +37,7 @@ from acts.worker.plugin import build_replayer
 from tests.crash.resets import keys_of, reset, reset_points, runs_of, type_of
 from tests.crash.soak_runs import KINDS, Answers, Scenario, http_port, write_files
 from tests.crash.test_kill import Program, World
+from tests.property.drive import plain
 
 Json = Any
 T = TypeVar("T")
@@ -335,9 +337,8 @@ class Soak:
         for id_, chosen in self.runs.items():
             if counts[id_] != chosen.calls:
                 problems.append(f"{id_}: {counts[id_]} calls, not {chosen.calls}")
-            done = tuple(
-                what for (what,) in world.rows("SELECT result FROM done WHERE run = ? ORDER BY rowid", f"{id_}/undo")
-            )
+            rows = world.rows("SELECT result FROM done WHERE run = ? ORDER BY rowid", f"{id_}/undo")
+            done = tuple(json.dumps(plain(json.loads(what)), sort_keys=True) for (what,) in rows)
             if done != chosen.undone:
                 problems.append(f"{id_}: {done} are undone, not {chosen.undone}")
 
