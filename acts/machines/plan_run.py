@@ -294,7 +294,8 @@ class PlanRun(RunMachine):
         self.walk.inner_plan_ended(event.key, (report or {}).get("undo", ()))
         if event.error is not None or report is None:
             error = event.error or CallError(wire.ENGINE_ERROR, "the child said nothing of its result")
-            return self.perform(walk.failed(event.key, CallError(error.code, error.message), now), now)
+            error = CallError(error.code, error.message, (report or {}).get("details"))
+            return self.perform(walk.failed(event.key, error, now), now)
         return self.perform(walk.completed(event.key, report.get("output"), now, report.get("path")), now)
 
     def _is_approved_as(self, call: CallState) -> bool:

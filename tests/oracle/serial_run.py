@@ -46,10 +46,10 @@ class Outcome:
     def failed(self) -> bool:
         return "failed" in self.states.values()
 
-    def starts_of(self, tool: str) -> int:
-        """How often the Calls of a Tool are made, here and inside."""
-        own = sum(id_.partition(":")[2].partition("[")[0] == tool for id_ in self.started)
-        return own + sum(inner.starts_of(tool) for inner in self.inside)
+    def starts_of(self, *tools: str) -> int:
+        """How often the Calls of Tools are made, here and inside."""
+        own = sum(id_.partition(":")[2].partition("[")[0] in tools for id_ in self.started)
+        return own + sum(inner.starts_of(*tools) for inner in self.inside)
 
     def view(self, kind: str, instance: str | None = None) -> Any:
         return view(self.entries, kind, instance)
@@ -118,7 +118,7 @@ class _Turn:
         if not call.outcomes:
             return "detached"
         if is_failure(result):
-            return self.fail(result["$fail"]["type"], result["$fail"]["message"])
+            return self.fail(*result["$fail"].values())
         try:
             writes = self.place_result(result)
         except Refused as refused:
@@ -197,18 +197,26 @@ class _Turn:
             result = compute(**parameters)
         if name == "plan":
             return self.walk(id_, parameters, scoped, result)
+        if self.call.definition is not None:
+            result = self.walk(id_, {"input": parameters}, scoped, result)
         if "_undo" in self.call.tool and self.call.outcomes and not is_failure(result):
             self.undo.insert(0, (id_, result))
         return result
 
     def walk(self, id_: str, parameters: dict[str, Any], scoped: list[Any], results: dict[str, Any]) -> Any:
-        """The plan inside, as often as it is repeated."""
+        """The plan inside, or that of a definition, as often as it is repeated."""
+        if is_failure(results):
+            return results  # nothing is loaded
+        definition: list[Any] = [{"type": "plan", "plan": parameters.get("plan")}]
+        if self.call.definition is not None:
+            definition, results = results["definition"]["context"], results["results"]
+        is_own = self.call.raw["_tool"] == "plan"
         until = parse_condition(parameters["until"]) if "until" in parameters else None
         given, previous = parameters.get("input", {}), None
         for _ in range(parameters["repeat"]["max"] if "repeat" in parameters else 1):
             given = {**given, "previous": previous} if "repeat" in parameters else given
             data = [*scoped, {"type": "input", "input": given}]
-            request = {"context": [*self.tools, *data, {"type": "plan", "plan": parameters["plan"]}]}
+            request = {"context": [*definition, *(self.tools if is_own else ()), *data]}
             try:
                 if unsatisfied(request):
                     return {"$fail": {"type": "InvalidRequest", "message": SOME_TEXT}}
@@ -216,13 +224,16 @@ class _Turn:
                 return {"$fail": {"type": "InvalidRequest", "message": SOME_TEXT}}
             inner = run(request, results, until)
             self.out.inside.append(inner)
-            self.undo[:0] = [(f"{id_}/{call}", what) for call, what in inner.undo] if self.call.outcomes else []
+            if self.call.outcomes and is_own:  # what a delegate has done is undone by its Tool
+                self.undo[:0] = [(f"{id_}/{call}", what) for call, what in inner.undo]
             if inner.failed and not inner.reached:
                 return {"$fail": {"type": "PlanFailed", "message": SOME_TEXT}}
             previous = inner.view("state")
             previous = {} if previous is ABSENT else previous
             if until is None or inner.reached:
-                return previous["output"] if isinstance(previous, dict) and "output" in previous else previous
+                if isinstance(previous, dict) and "output" in previous:
+                    return previous["output"]
+                return {i: inner.view("state", i) for i in instances_of(request)} or previous
         return {"$fail": {"type": "untilUnmet", "message": SOME_TEXT}}
 
     def has_literal_output(self) -> bool:
@@ -270,7 +281,7 @@ class _Turn:
         call = self.call
         if not call.choices:
             return []  # OPEN
-        if not is_message(result):
+        if not is_message(result) or not call.tool.get("_activity"):
             return [(p, result) for p in call.outcomes[0]]
         kind, payload = result.get("kind", result["type"]), result[result["type"]]
         choices = call.outcomes[: call.choices]
