@@ -317,6 +317,21 @@ class RunReader:
         return None if event is None else event.workflow_execution_started_event_attributes
 
     @_once
+    async def unserved_version(self) -> str:
+        """The deployment version that alone can continue the run, as NAME:BUILD, if no worker of it polls; else ""."""
+        from temporalio.service import RPCError
+
+        from acts.telemetry.observation import read_versions
+
+        info = (await self.describe()).raw_description.workflow_execution_info
+        version = info.versioning_info.deployment_version
+        try:
+            polling, current = await read_versions(self.client, info.task_queue, server.RPC)
+        except RPCError:
+            return ""
+        own = f"{version.deployment_name}:{version.build_id}" if version.build_id else current
+        return "" if own in polling else own
+
     async def obstacle(self) -> str:
         """What keeps the run's workers from answering: the first failure of a workflow task; "" if none is known."""
         from temporalio.api.common.v1 import WorkflowExecution
@@ -325,6 +340,8 @@ class RunReader:
 
         if self._query_failure:
             return f"the worker cannot answer: {clean(self._query_failure, 500)}"
+        if version := await self.unserved_version():
+            return f"a worker of version {clean(version, 300)} is needed, and none polls"
         request = GetWorkflowExecutionHistoryReverseRequest(
             namespace=self.client.namespace, maximum_page_size=200,  # more have not come since its last completed task
             execution=WorkflowExecution(workflow_id=self.id, run_id=self.handle.run_id or ""),
@@ -419,6 +436,7 @@ class RunReader:
         """No worker answers for this run, so ``effect`` (by default: it cannot be read)."""
         cause = await self.silence()
         effect = effect or f'"{clean(self.id, 200)}" cannot be read'
+        hint = "start one, or move the run: docs/repair.md" if await self.unserved_version() else hint
         return ClientError(f"{cause}, so {effect}", hint, is_unavailable=True)
 
 

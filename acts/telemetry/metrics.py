@@ -81,6 +81,7 @@ POLLERS = _gauge("acts_queue_pollers", "kind", "workers that have polled the tas
 BACKLOG = _gauge("acts_backlog_tasks", "kind", "tasks that wait in the task queue for a worker: workflow, activity")
 BACKLOG_AGE = _gauge("acts_backlog_age_seconds", "kind", "how long the oldest of them has waited")
 RUNS_FAILING = _gauge("acts_runs_failing_tasks", "", "open runs whose workflow tasks fail again and again")
+RUNS_UNSERVED = _gauge("acts_runs_unserved", "", "open runs of the queue whose deployment version no worker serves")
 WORKER_START = _gauge("acts_worker_start_time_seconds", "", "when the process began, in seconds since 1970")
 STUCK_TASKS = _counter("acts_worker_stuck_tasks_total", "", "workflow tasks that were stopped because they did not end")
 SLOW_TASKS = _counter("acts_worker_slow_tasks_total", "", "workflow tasks that took more than half of their timeout")

@@ -27,7 +27,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, Final
 
 from temporalio import activity
-from temporalio.api.enums.v1 import TaskQueueType
+from temporalio.api.enums.v1 import TaskQueueType, WorkerVersioningMode
 from temporalio.api.taskqueue.v1 import PollerInfo, TaskQueue
 from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest, DescribeTaskQueueResponse
 from temporalio.common import SearchAttributeKey
@@ -106,6 +106,8 @@ class _Handler(BaseHTTPRequestHandler):
 
 # An idle poll lasts a minute, and is then repeated: without one for two minutes, one was missed
 MAX_POLL_SECONDS: Final = 120.0
+# The server ends an idle poll after a minute, and the worker begins another; it lists who is gone for five
+FRESH_POLL_SECONDS: Final = 75.0
 # A run, or its workflow task, may wait for an answer: a slow server must not hold it up
 RPC_TIMEOUT: Final = timedelta(seconds=2)
 
@@ -256,6 +258,41 @@ async def describe_queue(
     return await client.workflow_service.describe_task_queue(request, timeout=limit)
 
 
+def poll_age(poller: PollerInfo) -> float:
+    """Seconds since the poll began."""
+    return time.time() - poller.last_access_time.ToMilliseconds() / 1000
+
+
+def poller_deployment(poller: PollerInfo) -> tuple[str, str]:
+    """The name and the build id of a worker's deployment version; two empty strings for an unversioned one."""
+    options = poller.deployment_options
+    is_versioned = options.worker_versioning_mode == WorkerVersioningMode.WORKER_VERSIONING_MODE_VERSIONED
+    return (options.deployment_name, options.build_id) if is_versioned else ("", "")
+
+
+async def read_versions(client: Client, queue: str, limit: timedelta = RPC_TIMEOUT) -> tuple[set[str], str]:
+    """The deployment versions whose workers poll a queue, and its current version or "", as NAME:BUILD.
+
+    Raises RPCError: the server does not say.
+    """
+    answer = await describe_queue(client, queue, KINDS["workflow"], limit=limit)
+    polling = {":".join(poller_deployment(p)) for p in answer.pollers if poll_age(p) < FRESH_POLL_SECONDS} - {":"}
+    current = answer.versioning_info.current_deployment_version
+    return polling, f"{current.deployment_name}:{current.build_id}" if current.build_id else ""
+
+
+def unserved_query(queue: str, polling: Iterable[str], current: str) -> str:
+    """A visibility query: the open runs of a queue that wait for a deployment version whose workers do not poll.
+
+    A run is pinned to the version of its first task; one without it, and each new one, goes to the current version.
+    """
+    served = ", ".join(f"'{version}'" for version in sorted(polling))
+    parts = [f"{BEHAVIOR} = 'Pinned'" + (f" AND {VERSION.name} NOT IN ({served})" if served else "")]
+    parts += [f"{VERSION.name} IS NULL"] if current and current not in polling else []
+    name = queue.replace("\\", "\\\\").replace("'", "\\'")
+    return f"ExecutionStatus = 'Running' AND TaskQueue = '{name}' AND ({' OR '.join(parts)})"
+
+
 # == what the server says, as metrics =================================================================
 # `acts doctor` says the same, once. The server alone is asked, never a run: one whose workers are gone answers nothing
 ROUND_SECONDS: Final = 15.0  # as often as Prometheus comes
@@ -265,6 +302,9 @@ KINDS: Final = {
 }  # fmt: skip
 WAITING_RUNS: Final = "ActsWaiting > 0 AND ExecutionStatus = 'Running'"
 FAILING_RUNS: Final = "ExecutionStatus = 'Running' AND TemporalReportedProblems IS NOT NULL"
+# The server's own; runs of unversioned workers do not have them
+BEHAVIOR: Final = "TemporalWorkflowVersioningBehavior"
+VERSION: Final = SearchAttributeKey.for_keyword("TemporalWorkerDeploymentVersion")
 SINCE: Final = SearchAttributeKey.for_datetime("ActsWaitingSince")
 MAX_LISTED: Final = 1_000
 # Runs that have waited for longer are looked for first, in case that more wait than are listed
@@ -277,7 +317,7 @@ async def watch_server(client: Client, queue: str) -> None:
     for number in count():
         await record_queue(client, queue)
         if number % COUNT_ROUNDS == 0:
-            await record_runs(client)
+            await record_runs(client, queue)
         await asyncio.sleep(ROUND_SECONDS)
 
 
@@ -296,8 +336,11 @@ async def record_queue(client: Client, queue: str) -> None:
         metrics.record(metrics.SERVER_REACHABLE, error.status not in AWAY)
 
 
-async def record_runs(client: Client) -> None:
+async def record_runs(client: Client, queue: str) -> None:
     """Record how many runs wait for a decision, for how long at most, and how many cannot go on."""
+    with suppress(RPCError):  # a server without worker deployments
+        unserved = unserved_query(queue, *await read_versions(client, queue))
+        metrics.record(metrics.RUNS_UNSERVED, (await client.count_workflows(unserved, rpc_timeout=RPC_TIMEOUT)).count)
     with suppress(RPCError):  # a server before 1.29 knows no such runs
         metrics.record(
             metrics.RUNS_FAILING, (await client.count_workflows(FAILING_RUNS, rpc_timeout=RPC_TIMEOUT)).count
