@@ -17,6 +17,7 @@ from temporalio.client import Client, WorkflowFailureError, WorkflowUpdateFailed
 from temporalio.common import RawValue
 from typer.testing import CliRunner
 
+from acts.cli.commands.operations import check_runs
 from acts.cli.dev.temporal_server import DevServer
 from acts.cli.main import app
 from acts.client import run_reader
@@ -131,6 +132,9 @@ async def test_a_run_whose_values_have_vanished_says_so_and_goes_on_when_they_ar
     async with storing(server, task_queue, tmp_path) as user, user.serving(gate.activity(), length):
         gate.opened.set()
         await assert_eventually(has_failed)
+        failing, _ = await check_runs(user.client, task_queue)  # before the server counts it
+        assert failing.text.startswith("the workflow tasks of 1 open run fail: ")
+        assert failing.text.endswith(handle.id)
         with ThreadPoolExecutor(1) as thread:  # the command runs an event loop of its own
             shown = thread.submit(CliRunner().invoke, app, ["show", handle.id]).result()
         restore()
