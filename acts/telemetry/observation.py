@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import secrets
 import socket
 import threading
 import time
@@ -27,9 +28,14 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, Final
 
 from temporalio import activity
+from temporalio.api.common.v1 import WorkflowExecution
 from temporalio.api.enums.v1 import TaskQueueType, WorkerVersioningMode
 from temporalio.api.taskqueue.v1 import PollerInfo, TaskQueue
-from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest, DescribeTaskQueueResponse
+from temporalio.api.workflowservice.v1 import (
+    DescribeTaskQueueRequest,
+    DescribeTaskQueueResponse,
+    DescribeWorkflowExecutionRequest,
+)
 from temporalio.common import SearchAttributeKey
 from temporalio.service import RPCError, RPCStatusCode
 
@@ -226,12 +232,31 @@ class Observation:
         except FutureTimeout:
             return f"the server does not answer within {ANSWER_SECONDS:g} s"
         except Exception as error:  # noqa: BLE001 - whatever it is, the worker cannot work
-            return f"the server does not answer: {type(error).__name__}"
+            text = error.message if isinstance(error, RPCError) else type(error).__name__
+            return f"the server does not answer: {text}"
         return "the server knows of no poll of this worker within two minutes; one that has just come back forgot them"
 
 
+async def require_histories(client: Client, limit: timedelta = RPC_TIMEOUT) -> None:
+    """Raises RPCError where the server cannot work, as with a full database, while it knows who polls and lists runs.
+
+    After a failed write a shard refuses reads, too: each time another one is asked, for a run that is not there.
+    """
+    execution = WorkflowExecution(workflow_id=f"acts-probe-{secrets.token_hex(6)}")
+    request = DescribeWorkflowExecutionRequest(namespace=client.namespace, execution=execution)
+    try:
+        await client.workflow_service.describe_workflow_execution(request, timeout=limit)
+    except RPCError as error:
+        if error.status != RPCStatusCode.NOT_FOUND:
+            raise
+
+
 async def has_polled(client: Client, task_queue: str, identity: str) -> bool:
-    """True when the server has seen a poll of this queue in the last two minutes, by who ends in this identity."""
+    """True when the server has seen a poll of this queue in the last two minutes, by who ends in this identity.
+
+    Raises RPCError: the server does not say, or cannot work.
+    """
+    await require_histories(client)
     # One kind is enough: a worker whose slots for Activities are all in use polls for workflow tasks only
     for kind in KINDS.values():
         pollers = await read_pollers(client, task_queue, kind)
@@ -310,6 +335,7 @@ MAX_LISTED: Final = 1_000
 # Runs that have waited for longer are looked for first, in case that more wait than are listed
 AGES: Final = (timedelta(days=7), timedelta(days=1), timedelta(hours=1), timedelta())
 AWAY: Final = (RPCStatusCode.UNAVAILABLE, RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED)
+UNABLE: Final = (RPCStatusCode.UNKNOWN, RPCStatusCode.INTERNAL)  # "something went wrong, please retry"
 
 
 async def watch_server(client: Client, queue: str) -> None:
@@ -331,9 +357,10 @@ async def record_queue(client: Client, queue: str) -> None:
             metrics.record(metrics.POLLERS, polling, kind=kind)
             metrics.record(metrics.BACKLOG, answer.stats.approximate_backlog_count, kind=kind)
             metrics.record(metrics.BACKLOG_AGE, answer.stats.approximate_backlog_age.ToSeconds(), kind=kind)
+        await require_histories(client)
         metrics.record(metrics.SERVER_REACHABLE, 1)
     except RPCError as error:
-        metrics.record(metrics.SERVER_REACHABLE, error.status not in AWAY)
+        metrics.record(metrics.SERVER_REACHABLE, error.status not in (*AWAY, *UNABLE))
 
 
 async def record_runs(client: Client, queue: str) -> None:

@@ -133,8 +133,7 @@ async def test_a_run_whose_values_have_vanished_says_so_and_goes_on_when_they_ar
         gate.opened.set()
         await assert_eventually(has_failed)
         failing, _ = await check_runs(user.client, task_queue)  # before the server counts it
-        assert failing.text.startswith("the workflow tasks of 1 open run fail: ")
-        assert failing.text.endswith(handle.id)
+        assert handle.id in failing.text
         with ThreadPoolExecutor(1) as thread:  # the command runs an event loop of its own
             shown = thread.submit(CliRunner().invoke, app, ["show", handle.id]).result()
         restore()

@@ -70,6 +70,7 @@ from acts.telemetry.observation import (
     poll_age,
     poller_deployment,
     read_versions,
+    require_histories,
     unserved_query,
 )
 from acts.tree.search_attributes import TYPES
@@ -196,7 +197,7 @@ async def doctor(queue: Queue = None, ask: Ask = None, as_json: cli.AsJson = Fal
         for name, ask_server in SERVER_CHECKS.items():
             advice = "check TEMPORAL_NAMESPACE" if name == "namespace" else ""
             await add_findings(findings, name, partial(ask_server, client, queue or server.task_queue()), advice)
-            if name == "namespace" and findings[name][0].level == "fail":
+            if name in ("server", "namespace") and findings[name][0].level == "fail":
                 break  # nothing can be asked of it
     levels = {finding.level for listed in findings.values() for finding in listed}
     if as_json:
@@ -274,7 +275,13 @@ async def check_server(client: Client, _queue: str) -> list[Finding]:
     start = time.monotonic()
     info = await client.workflow_service.get_system_info(requests.GetSystemInfoRequest(), timeout=RPC)
     took = (time.monotonic() - start) * 1000
-    return [ok(f"{client.service_client.config.target_host}: Temporal {info.server_version}, answers in {took:.0f} ms")]
+    text = f"{client.service_client.config.target_host}: Temporal {info.server_version}, answers in {took:.0f} ms"
+    try:
+        await require_histories(client, RPC)
+    except RPCError as error:
+        hint = "look at its database (is its disk full?) and its log; runs go on when it can, so do not restart workers"
+        return [fail(f"{text}, but cannot work: {clean(error.message, 200)}", hint)]
+    return [ok(text)]
 
 
 async def check_namespace(client: Client, _queue: str) -> list[Finding]:
