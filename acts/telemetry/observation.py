@@ -284,8 +284,8 @@ async def describe_queue(
 
 
 def poll_age(poller: PollerInfo) -> float:
-    """Seconds since the poll began."""
-    return time.time() - poller.last_access_time.ToMilliseconds() / 1000
+    """Seconds since the poll began; never below 0, whatever the server's clock says."""
+    return max(0.0, time.time() - poller.last_access_time.ToMilliseconds() / 1000)
 
 
 def poller_deployment(poller: PollerInfo) -> tuple[str, str]:
