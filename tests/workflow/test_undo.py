@@ -175,6 +175,26 @@ async def test_a_person_ends_a_run_and_has_it_undone(bank: Bank) -> None:
     assert bank.undone == ["†p2", "†p1"]
 
 
+@pytest.mark.parametrize("is_rule", [False, True])
+async def test_the_run_that_undoes_an_ended_one_asks_by_its_rules_whatever_tools_they_name(
+    bank: Bank, is_rule: bool
+) -> None:
+    rules = [{"calls": ["pay", "gate"], "when": "†call.n > 5"}, {"calls": ["refund"], "who": ["Ada"]}, {"plan": True}]
+    approve = {"rules": rules} if is_rule else {"calls": ["gate", "refund"], "plan": True}
+    handle = await bank.foreign.start(bank.request(*paid(1), *paid(0), approve=approve))
+    await pending(handle)
+    await decide(handle)
+    assert (await came_to(handle))["status"] == "failed"
+    undo = await Client(bank.foreign.client).run(handle.id).undo()
+    asking = bank.foreign.client.get_workflow_handle(undo.id)
+    (wait,) = await pending(asking)
+    assert (wait["call"], wait.get("who", [])) == ("1:refund", ["Ada"] if is_rule else [])
+    assert bank.undone == []
+    await decide(asking, call="1:refund", by="Ada")
+    assert (await undo.result()).ok
+    assert bank.undone == ["†p1"]
+
+
 async def test_an_instance_that_fails_is_undone_by_itself(bank: Bank) -> None:
     plan = [call("pay", "†state.first", n="†state.n"), call("pay", "†state.last", n="†state.m", after="†state.first")]
     instances = (own("a", n=1, m=0), own("b", n=2, m=3))
