@@ -17,6 +17,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Itera
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
@@ -30,7 +31,7 @@ from acts.client.client_errors import (
     explained,
 )
 from acts.language import wire
-from acts.language.errors import Problem, clean, format_choices
+from acts.language.errors import Problem, clean, format_choices, shell
 from acts.language.strict_json import unpack
 from acts.language.tools import read_tool
 from acts.language.values import Json
@@ -55,6 +56,13 @@ QUERY_TIMEOUT: Final = timedelta(seconds=5)
 SECONDS_PER_EVENT: Final = 0.003  # a worker replays a whole run before it answers: 5,000 events were measured at 5 s
 # The server's number for an activity that no worker works on (temporalio.api.enums: the import takes 0.1 s)
 PENDING_ACTIVITY_STATE_SCHEDULED: Final = 1
+_PENDING_WORKFLOW_TASK_STATE_STARTED: Final = 2  # and for a workflow task that one works on
+_FAILED_TASK: Final = ("workflow_task_failed", "workflow_task_timed_out")
+# What may come after the point of a reset: the server repeats messages; a task is made anew
+_KEPT_BY_RESET: Final = {
+    "workflow_task_scheduled", "workflow_task_started", "workflow_execution_signaled",
+    "workflow_execution_update_admitted",
+}  # fmt: skip
 LONG_SECONDS: Final = 60  # an attempt that runs for so long is named: most take seconds
 # Keys that are added to an approval's ``about``; the query ``pending`` uses none of them
 WITH: Final = "with"
@@ -317,32 +325,58 @@ class RunReader:
         return None if event is None else event.workflow_execution_started_event_attributes
 
     @_once
-    async def obstacle(self) -> str:
-        """What keeps the run's workers from answering: the first failure of a workflow task; "" if none is known."""
+    async def _latest_events(self) -> list[Any]:
+        """What came since the last completed workflow task, the latest first; [] where the server does not say."""
         from temporalio.api.common.v1 import WorkflowExecution
         from temporalio.api.workflowservice.v1 import GetWorkflowExecutionHistoryReverseRequest
         from temporalio.service import RPCError
 
-        if self._query_failure:
-            return f"the worker cannot answer: {clean(self._query_failure, 500)}"
         request = GetWorkflowExecutionHistoryReverseRequest(
             namespace=self.client.namespace, maximum_page_size=200,  # more have not come since its last completed task
             execution=WorkflowExecution(workflow_id=self.id, run_id=self.handle.run_id or ""),
         )  # fmt: skip
-        service = self.client.workflow_service
         try:
-            page = await service.get_workflow_execution_history_reverse(request, timeout=server.RPC)
+            answer = self.client.workflow_service.get_workflow_execution_history_reverse(request, timeout=server.RPC)
+            events = list((await answer).history.events)
         except RPCError:
-            return ""
-        for event in page.history.events:
-            if event.HasField("workflow_task_completed_event_attributes"):
-                break
+            return []
+        return list(takewhile(lambda event: not event.HasField("workflow_task_completed_event_attributes"), events))
+
+    @_once
+    async def obstacle(self) -> str:
+        """What keeps the run's workers from answering: the last failure of a workflow task; "" if none is known."""
+        if self._query_failure:
+            return f"the worker cannot answer: {clean(self._query_failure, 500)}"
+        for event in await self._latest_events():
             if event.HasField("workflow_task_failed_event_attributes"):
                 failure = event.workflow_task_failed_event_attributes.failure
                 decoded = await self.client.data_converter.decode_failure(failure)
                 text = str(getattr(decoded, "message", "") or decoded)
                 return f"its last workflow task failed: {clean(text, 500)}"
         return ""
+
+    async def way_on(self) -> str:
+        """How a run whose workflow task fails goes on, and how at once; "" of one whose tasks do not fail.
+
+        A reset to the task that failed keeps all before it: it is offered where nothing but messages came later.
+        """
+        info = await self.describe()
+        task = info.raw_description.pending_workflow_task
+        if task.attempt <= 1:
+            return ""
+        text = f"{task.attempt - 1:,} attempts of its workflow task have failed; once the cause is gone, it goes on"
+        if info.parent_id is not None:
+            return f"{text} within 10 minutes (if it were reset, the run above would start its work again)"
+        events = await self._latest_events()
+        kinds = [str(event.WhichOneof("attributes")).removesuffix("_event_attributes") for event in events]
+        at = next((at for at, kind in enumerate(kinds) if kind in _FAILED_TASK), None)
+        if task.state == _PENDING_WORKFLOW_TASK_STATE_STARTED or at is None or set(kinds[:at]) - _KEPT_BY_RESET:
+            return f"{text} within 10 minutes; a reset now could lose what has just ended: ask again in a while"
+        reset = ("temporal", "workflow", "reset", "--workflow-id", self.id, "--run-id", info.run_id)
+        command = shell(*reset, "--event-id", events[at].event_id, "--reason", "the cause is gone")
+        busy = [clean(item.activity_id) for item in info.raw_description.pending_activities]
+        again = f" (what is in flight is made again, under its _id: {format_choices(busy)})" if busy else ""
+        return f"{text} within 10 minutes, or at once{again} by\n{command}"
 
     async def query(self, kind: type[T], name: str, *args: Any) -> T | None:
         """The answer to a query; None if there is none in time, or of another kind."""

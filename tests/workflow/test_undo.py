@@ -177,7 +177,7 @@ async def test_a_person_ends_a_run_and_has_it_undone(bank: Bank) -> None:
 
 @pytest.mark.parametrize("is_rule", [False, True])
 async def test_the_run_that_undoes_an_ended_one_asks_by_its_rules_whatever_tools_they_name(
-    bank: Bank, is_rule: bool
+    bank: Bank, *, is_rule: bool
 ) -> None:
     rules = [{"calls": ["pay", "gate"], "when": "†call.n > 5"}, {"calls": ["refund"], "who": ["Ada"]}, {"plan": True}]
     approve = {"rules": rules} if is_rule else {"calls": ["gate", "refund"], "plan": True}

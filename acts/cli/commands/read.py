@@ -189,8 +189,10 @@ async def show(
         facts["progress"] = await run_reader.read_progress(reader)
         if facts["progress"] is None and (obstacle := await reader.obstacle()):
             facts["obstacle"] = obstacle
+        if way_on := await reader.way_on():
+            facts["wayOn"] = way_on
         if not as_json:
-            _show_running(info, facts["progress"], facts.get("obstacle", ""))
+            _show_running(info, facts["progress"], facts.get("obstacle", ""), way_on)
     if "retriedAs" in facts and not as_json:
         print(f"retried as {clean(facts['retriedAs'])}")
     return print_json(facts) if as_json else cli.EXIT_DONE
@@ -218,7 +220,9 @@ async def _show_ended(run: RunReader, info: WorkflowExecutionDescription, outcom
     print_blocks(tables.failure_blocks(outcome))
 
 
-def _show_running(info: WorkflowExecutionDescription, status: Mapping[str, Any] | None, obstacle: str) -> None:
+def _show_running(
+    info: WorkflowExecutionDescription, status: Mapping[str, Any] | None, obstacle: str, way_on: str
+) -> None:
     phase, tick = (status or {}).get("phase", "running"), (status or {}).get("tick")
     took = f"for {_duration(info.start_time, None)}"
     facts = (info.workflow_type, f"tick {tick}" if tick else "", took, f"run {info.run_id}")
@@ -228,8 +232,10 @@ def _show_running(info: WorkflowExecutionDescription, status: Mapping[str, Any] 
     if obstacle:
         hint = "the server begins a failed workflow task again, as long as it takes; the worker's log says more"
         cli.print_message(obstacle, hint=hint)
-    elif status is None:
+    elif status is None and not way_on:
         print_err("no worker answers, so its calls are unknown; it continues as soon as one runs: `acts worker`")
+    if way_on:
+        print_err(way_on, "bold yellow")
 
 
 async def _show_instance(
