@@ -814,28 +814,49 @@ async def add_retries(client: Client, rows: Sequence[dict[str, Any]]) -> None:
                 by_id[retry["id"]]["retriedAs"] = retry["id"]
 
 
-async def add_errors(client: Client, rows: Sequence[dict[str, Any]]) -> None:
-    """Add ``errors`` to the rows of completed runs: how many of a run's Calls, or of a set's rows, took an error path;
-    and ``undeclared``: of these, by failures that their Tools do not declare.
-
-    Their results say so, a request to the server each; one that cannot be read says nothing.
-    """
+async def _read_outcomes(
+    client: Client, rows: Iterable[dict[str, Any]], take: Callable[[dict[str, Any], RunResult], None]
+) -> None:
+    """How each of these runs ended, a request to the server each; of one that cannot be read nothing is taken."""
     limit = asyncio.Semaphore(MAX_CONCURRENT_QUERIES)
 
-    async def count(row: dict[str, Any]) -> None:
+    async def read(row: dict[str, Any]) -> None:
         with suppress(Exception):  # a list is shown whatever a result is
             async with limit, asyncio.timeout(QUERY_TIMEOUT.total_seconds()):
                 handle = client.get_workflow_handle(row["id"], run_id=row["runId"])
-                result = (await wait_for_outcome(handle, follow_runs=False)).raw
-            reports = [result, *(item for item in named_instances(result).values() if isinstance(item, dict))]
-            calls = [call for report in reports for call in report.get("calls") or ()]
-            counts = set_counts(result) or {}
-            errors = sum(call.get("state") == "completed" and "error" in call for call in calls)
-            undeclared = sum("undeclared" in call for call in calls) + sum(counts.get("undeclared", {}).values())
-            row_counts = {"errors": errors + counts.get("handled", 0), "undeclared": undeclared}
-            row |= {name: count for name, count in row_counts.items() if count}
+                outcome = await wait_for_outcome(handle, follow_runs=False)
+            take(row, outcome)
 
-    await asyncio.gather(*(count(row) for row in rows if row["phase"] == "completed"))
+    await asyncio.gather(*map(read, rows))
+
+
+async def add_errors(client: Client, rows: Sequence[dict[str, Any]]) -> None:
+    """Add ``errors`` to the rows of completed runs: how many of a run's Calls, or of a set's rows, took an error path;
+    and ``undeclared``: of these, by failures that their Tools do not declare.
+    """
+
+    def count(row: dict[str, Any], outcome: RunResult) -> None:
+        result = outcome.raw
+        reports = [result, *(item for item in named_instances(result).values() if isinstance(item, dict))]
+        calls = [call for report in reports for call in report.get("calls") or ()]
+        counts = set_counts(result) or {}
+        errors = sum(call.get("state") == "completed" and "error" in call for call in calls)
+        undeclared = sum("undeclared" in call for call in calls) + sum(counts.get("undeclared", {}).values())
+        row_counts = {"errors": errors + counts.get("handled", 0), "undeclared": undeclared}
+        row |= {name: count for name, count in row_counts.items() if count}
+
+    await _read_outcomes(client, (row for row in rows if row["phase"] == "completed"), count)
+
+
+async def add_failures(client: Client, rows: Sequence[dict[str, Any]]) -> None:
+    """Add ``failures`` to the rows of runs that have ended: the errors of their results, as ``RunResult`` has them."""
+
+    def add(row: dict[str, Any], outcome: RunResult) -> None:
+        failed = (set_counts(outcome.raw) or {}).get("failed")
+        rows_failed = [{"code": outcome.status, "message": f"{failed:,} rows failed"}] if failed else []
+        row["failures"] = [*outcome.errors, *rows_failed]
+
+    await _read_outcomes(client, rows, add)
 
 
 # A root that began before `acts setup` has no search attributes: it is asked. Where the namespace has none, all runs
