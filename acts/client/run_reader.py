@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import json
+import math
 import os
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
@@ -70,6 +71,9 @@ EDITABLE: Final = "editable"
 CALLS: Final = "calls"
 FORECAST: Final = "forecast"
 MAX_CONCURRENT_QUERIES: Final = 16  # each is a task for a worker that has other work
+_MAX_COUNTED: Final = 10_000  # events of a history that is read for what happened twice: some seconds
+_CAUSE_RESET: Final = 20  # WORKFLOW_TASK_FAILED_CAUSE_RESET_WORKFLOW
+_ACTIVITY_ENDS: Final = tuple(f"activity_task_{end}" for end in ("completed", "failed", "timed_out", "canceled"))
 _MAX_REASONS: Final = 5  # failures in the text of an error
 _MAX_BATCHES: Final = 40  # Batches that are asked for a row, some 3,000 rows: each may have to be replayed
 _MAX_EARLIER: Final = 500  # earlier instances to look for, a request to the server each
@@ -543,6 +547,56 @@ async def activity_facts(run: RunReader, item: PendingActivityInfo) -> dict[str,
     seconds = round((datetime.now(UTC) - item.last_started_time.ToDatetime(UTC)).total_seconds())
     is_long = seconds >= LONG_SECONDS
     return {"state": "running", **({"seconds": seconds, "worker": item.last_worker_identity} if is_long else {})}
+
+
+@dataclass
+class _History:
+    """The Activities of a history by id: their attempts, and the event of their end; and its latest reset."""
+
+    attempts: dict[str, int] = field(default_factory=dict)
+    ends: dict[str, float] = field(default_factory=dict)
+    reset_of: str = ""
+    reset_at: int = 0
+
+    async def read(self, run: RunReader, run_id: str) -> _History:
+        names: dict[int, str] = {}
+        handle = run.client.get_workflow_handle(run.id, run_id=run_id)
+        async for event in handle.fetch_history_events(page_size=1_000, skip_archival=True, rpc_timeout=server.RPC):
+            kind = str(event.WhichOneof("attributes"))
+            facts = getattr(event, kind)
+            match kind.removesuffix("_event_attributes"):
+                case "activity_task_scheduled":
+                    names[event.event_id] = facts.activity_id
+                    self.ends[facts.activity_id] = math.inf
+                case "activity_task_started":
+                    self.attempts[names[facts.scheduled_event_id]] = facts.attempt
+                case name if name in _ACTIVITY_ENDS:
+                    self.ends[names[facts.scheduled_event_id]] = event.event_id
+                case "workflow_task_failed" if facts.cause == _CAUSE_RESET:
+                    self.reset_of, self.reset_at = facts.base_run_id, event.event_id
+        return self
+
+
+async def read_repeats(run: RunReader) -> dict[str, Any]:
+    """What a run did more than once, by its history: ``{attempts?, reset?}``; {} where that is very long.
+
+    ``attempts`` are those of Calls that took several, by Call. ``reset`` is ``{runId, calls?}``: the run that this one
+    was reset from, and the Calls that ended there after the point, or were in flight; without them, it is gone.
+    """
+    from temporalio.service import RPCError
+
+    info, out = await run.describe(), dict[str, Any]()
+    if info.history_length > _MAX_COUNTED:
+        return out
+    own = await run.ask(_History().read(run, info.run_id))
+    if attempts := {name: count for name, count in own.attempts.items() if count > 1}:
+        out["attempts"] = attempts
+    if own.reset_of:
+        out["reset"] = {"runId": own.reset_of}
+        with suppress(RPCError):
+            before = await _History().read(run, own.reset_of)
+            out["reset"]["calls"] = [name for name, end in before.ends.items() if end > own.reset_at]
+    return out
 
 
 async def add_parameters(run: RunReader, approvals: Sequence[PendingApproval]) -> list[PendingApproval]:

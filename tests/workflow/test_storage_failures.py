@@ -132,7 +132,7 @@ async def test_a_run_whose_values_have_vanished_says_so_and_how_it_goes_on_at_on
 
     def show() -> str:
         with ThreadPoolExecutor(1) as thread:  # the command runs an event loop of its own
-            return thread.submit(CliRunner().invoke, app, ["show", handle.id]).result().stderr
+            return thread.submit(CliRunner().invoke, app, ["show", handle.id]).result().output
 
     async def reset_command() -> str:
         return next((line for line in show().splitlines() if line.startswith("temporal workflow reset ")), "")
@@ -152,6 +152,9 @@ async def test_a_run_whose_values_have_vanished_says_so_and_how_it_goes_on_at_on
         result = await ended(user.client.get_workflow_handle(handle.id))
     assert result["state"] == {"n": LARGE}
     assert len(gate.arrived) == made
+    shown = show()
+    assert f"reset from the run {handle.result_run_id}, which after that point had made, or begun: none" in shown
+    assert "1:wait took 2 attempts" in shown
 
 
 @pytest.mark.parametrize("has_storage", [True, False])

@@ -15,6 +15,7 @@ from temporalio.exceptions import ApplicationError
 from acts.activities.shipped_tools import PLAN
 from acts.client.client import Client
 from acts.client.client_errors import ClientError
+from acts.client.run_reader import RunReader, read_repeats
 from acts.tree.identity import retry_id
 from tests.crash.resets import reset, reset_points
 from tests.workflow.agents import Agents, Saved, delegating
@@ -101,8 +102,6 @@ async def test_a_failed_run_undoes_in_reverse_order_what_completed_and_nobody_un
 
 
 async def handle_request(bank: Bank, id_: str) -> dict[str, Json]:
-    from acts.client.run_reader import RunReader
-
     request = await RunReader(bank.foreign.client, id_).request()
     assert isinstance(request, dict)
     return request
@@ -289,11 +288,14 @@ async def test_a_run_that_is_cancelled_while_it_undoes_leaves_the_rest_and_a_ret
 async def test_after_a_reset_what_was_undone_is_undone_under_the_same_ids(bank: Bank) -> None:
     handle = await bank.foreign.start(bank.request(*paid(1, 2), *paid(0), onFailure="undo"))
     assert (await came_to(handle))["undone"]["calls"] == 2
+    repeated: list[list[str]] = []
     for point in await reset_points(handle):
         again = await reset(bank.foreign.client, handle.id, point, handle.result_run_id)
         assert (await came_to(again))["undone"] == {
             "workflowId": f"{handle.id}/undo", "status": "completed", "calls": 2, "errors": [],
         }  # fmt: skip
+        repeated.append((await read_repeats(RunReader(bank.foreign.client, handle.id)))["reset"]["calls"])
+    assert (sorted(repeated[0]), repeated[-1]) == (["1:pay", "2:pay", "3:pay"], []), "what ran again after the first point"
     assert len(set(bank.refunds)) == 2
 
 
