@@ -368,7 +368,7 @@ class RunReader:
         task = info.raw_description.pending_workflow_task
         if task.attempt <= 1:
             return ""
-        text = f"{task.attempt - 1:,} attempts of its workflow task have failed; once the cause is gone, it goes on"
+        text = f"its workflow task fails (attempt {task.attempt:,}); once the cause is gone, it goes on"
         if info.parent_id is not None:
             return f"{text} within 10 minutes (if it were reset, the run above would start its work again)"
         events = await self._latest_events()
@@ -910,6 +910,8 @@ async def add_failures(client: Client, rows: Sequence[dict[str, Any]]) -> None:
         rows_failed = [{"code": outcome.status, "message": f"{failed:,} rows failed"}] if failed else []
         row["failures"] = [*outcome.errors, *rows_failed]
 
+    for row in rows:
+        row["failures"] = [{"code": "unknown", "message": "its result cannot be read"}]
     await _read_outcomes(client, rows, add)
 
 

@@ -215,7 +215,7 @@ async def _retry_many(many: bulk.Bulk, only: str | None) -> int:
     await run_reader.add_failures(client, rows)
     if many.tool is not None:
         if unclear := [row["id"] for row in rows if not _failed_tools(row)]:
-            text = f"{cli.count_text(len(unclear), 'run')} not asked for: no call is known to have failed there"
+            text = f"{cli.count_text(len(unclear), 'run')} left out, of which no failed call is known"
             cli.print_message(f"{text}: {cli.list_names(unclear, 5)}", severity="warning")
         rows = [row for row in rows if many.tool in _failed_tools(row)]
     many.show(rows)
