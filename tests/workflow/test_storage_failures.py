@@ -20,6 +20,7 @@ from temporalio.client import Client, WorkflowFailureError, WorkflowUpdateFailed
 from temporalio.common import RawValue
 from typer.testing import CliRunner
 
+from acts.cli.commands.operations import check_calls
 from acts.cli.dev.temporal_server import DevServer
 from acts.cli.main import app
 from acts.client import run_reader
@@ -145,6 +146,8 @@ async def test_a_run_whose_values_have_vanished_says_so_and_how_it_goes_on_at_on
         assert "it was deleted" in (shown := show()).replace("\n", " "), shown
     made = len(gate.arrived)
     command = str(await assert_eventually(reset_command))
+    [finding] = await check_calls(user.client, user.engine)
+    assert f"{handle.id}: attempt " in finding.hint, "the doctor names it before the server counts it"
     restore()
     words = [str(Path(sys.executable).with_name("temporal")), *shlex.split(command)[1:]]
     subprocess.run(words, check=True, capture_output=True)

@@ -298,7 +298,7 @@ async def test_after_a_reset_what_was_undone_is_undone_under_the_same_ids(bank: 
             "workflowId": f"{handle.id}/undo", "status": "completed", "calls": 2, "errors": [],
         }  # fmt: skip
         repeated.append((await read_repeats(RunReader(bank.foreign.client, handle.id)))["reset"]["calls"])
-    assert (sorted(repeated[0]), repeated[-1]) == (["1:pay", "2:pay", "3:pay"], []), "what ran again after the first point"
+    assert (sorted(repeated[0]), repeated[-1]) == (["1:pay", "2:pay", "3:pay"], []), "what ran again"
     assert len(set(bank.refunds)) == 2
 
 
