@@ -294,23 +294,29 @@ async def check_runs(client: Client, _queue: str) -> list[Finding]:
         return [ok("this server does not count the runs with problems: that begins with 1.29")]
     if not count:
         return [ok("no open run reports a problem")]
-    hint = 'list them: temporal workflow list --query "TemporalReportedProblems IS NOT NULL"; docs/repair.md'
+    names = [run.id async for run in client.list_workflows(FAILING_RUNS, limit=_MAX_LISTED)]
+    hint = f"{cli.list_names(names, _MAX_LISTED)}: `acts show ID` says why, and how one goes on (docs/repair.md)"
     return [warn(f"the workflow tasks of {count:,} open runs fail", hint)]
 
 
 async def check_calls(client: Client, _queue: str) -> list[Finding]:
-    """Calls of the newest open runs that run long or are tried again, with the workers that had them."""
+    """Calls of the newest open runs that run long or are tried again, with the workers that had them; and the runs
+    whose workflow task is tried again: the server counts them only after some attempts.
+    """
     lines = []
     async for info in client.list_workflows("ExecutionStatus = 'Running'", limit=_MAX_OPEN):
         run = RunReader(client, info.id, info.run_id)
-        for item in (await run.describe()).raw_description.pending_activities:
+        described = (await run.describe()).raw_description
+        if (attempt := described.pending_workflow_task.attempt) > 1:
+            lines.append(clean(f"{info.id}: attempt {attempt:,} of its workflow task (acts show ID says why)", 300))
+        for item in described.pending_activities:
             facts = await activity_facts(run, item)
             if {"attempt", "seconds"} & facts.keys():
                 lines.append(clean(f"{info.id} {item.activity_id}: {describe_call(facts)}", 300))
     if not lines:
-        return [ok("no call runs for more than a minute, or is tried again")]
+        return [ok("no call or workflow task takes more than a minute, or is tried again")]
     more = [f"… and {len(lines) - _MAX_LISTED:,} more"] if len(lines) > _MAX_LISTED else []
-    text = f"{count_text(len(lines), 'call')} run long or are tried again"
+    text = f"{len(lines):,} of the calls and workflow tasks run long or are tried again"
     return [warn(text, "; ".join([*lines[:_MAX_LISTED], *more]))]
 
 
