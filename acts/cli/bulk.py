@@ -23,12 +23,13 @@ if TYPE_CHECKING:
     from temporalio.client import Client
 
 MAX_RUNS: Final = 10_000  # ten pages of the server
-_MAX_NAMED: Final = 5  # ids in a line of the summary
+_MAX_NAMED: Final = 5  # ids in a line of the summary, and failures of a run
 
 AnyRun = Annotated[str | None, cli.argument("[ID]", "The id of a run; without one, the options say which runs.")]
 Query = Annotated[str | None, option("--query QUERY", "Runs that this visibility query finds.")]
 Phases = Annotated[list[str] | None, option("--phase,-p PHASE", "Runs in this phase, like failed.")]
 ByTool = Annotated[str | None, option("--tool NAME", "Runs with this tool.")]
+ByFailedTool = Annotated[str | None, option("--tool NAME", "Runs in which a call of this tool failed.")]
 Tags = Annotated[list[str] | None, option("--tag NAME=VALUE", "Runs with this tag.")]
 Since = Annotated[str | None, option("--since TIME", "Runs started within this time, like 2h or 7d.")]
 DryRun = Annotated[bool, option("--dry-run", "Of several runs: show which, do nothing.")]
@@ -76,6 +77,12 @@ class Bulk:
         for row in rows:
             line = f"{row['id']}  {row['workflow']}  {row['phase']}  {cli.moment_text(row['started'])}"
             print_err(clean(line, 400))
+            failures = row.get("failures", ())
+            for error in failures[:_MAX_NAMED]:
+                where = " of ".join(str(error[key]) for key in ("call", "instance") if error.get(key))
+                print_err(clean(f"  {where or 'the run'}: [{error.get('code')}] {error.get('message')}", 300))
+            if len(failures) > _MAX_NAMED:
+                print_err(f"  … and {len(failures) - _MAX_NAMED:,} more")
 
     async def perform(self, verb: str, noun: str, items: Sequence[tuple[str, Callable[[], Awaitable[str]]]]) -> int:
         """Do it to each of what was shown, which returns in a word what was done, or raises ClientError."""

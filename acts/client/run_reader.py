@@ -11,12 +11,14 @@ from __future__ import annotations
 import asyncio
 import functools
 import json
+import math
 import os
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
@@ -30,7 +32,7 @@ from acts.client.client_errors import (
     explained,
 )
 from acts.language import wire
-from acts.language.errors import Problem, clean, format_choices
+from acts.language.errors import Problem, clean, format_choices, shell
 from acts.language.strict_json import unpack
 from acts.language.tools import read_tool
 from acts.language.values import Json
@@ -55,6 +57,13 @@ QUERY_TIMEOUT: Final = timedelta(seconds=5)
 SECONDS_PER_EVENT: Final = 0.003  # a worker replays a whole run before it answers: 5,000 events were measured at 5 s
 # The server's number for an activity that no worker works on (temporalio.api.enums: the import takes 0.1 s)
 PENDING_ACTIVITY_STATE_SCHEDULED: Final = 1
+_PENDING_WORKFLOW_TASK_STATE_STARTED: Final = 2  # and for a workflow task that one works on
+_FAILED_TASK: Final = ("workflow_task_failed", "workflow_task_timed_out")
+# What may come after the point of a reset: the server repeats messages; a task is made anew
+_KEPT_BY_RESET: Final = {
+    "workflow_task_scheduled", "workflow_task_started", "workflow_execution_signaled",
+    "workflow_execution_update_admitted",
+}  # fmt: skip
 LONG_SECONDS: Final = 60  # an attempt that runs for so long is named: most take seconds
 # Keys that are added to an approval's ``about``; the query ``pending`` uses none of them
 WITH: Final = "with"
@@ -62,6 +71,9 @@ EDITABLE: Final = "editable"
 CALLS: Final = "calls"
 FORECAST: Final = "forecast"
 MAX_CONCURRENT_QUERIES: Final = 16  # each is a task for a worker that has other work
+_MAX_COUNTED: Final = 10_000  # events of a history that is read for what happened twice: some seconds
+_CAUSE_RESET: Final = 20  # WORKFLOW_TASK_FAILED_CAUSE_RESET_WORKFLOW
+_ACTIVITY_ENDS: Final = tuple(f"activity_task_{end}" for end in ("completed", "failed", "timed_out", "canceled"))
 _MAX_REASONS: Final = 5  # failures in the text of an error
 _MAX_BATCHES: Final = 40  # Batches that are asked for a row, some 3,000 rows: each may have to be replayed
 _MAX_EARLIER: Final = 500  # earlier instances to look for, a request to the server each
@@ -332,34 +344,61 @@ class RunReader:
         own = f"{version.deployment_name}:{version.build_id}" if version.build_id else current
         return "" if own in polling else own
 
-    async def obstacle(self) -> str:
-        """What keeps the run's workers from answering: the first failure of a workflow task; "" if none is known."""
+    @_once
+    async def _latest_events(self) -> list[Any]:
+        """What came since the last completed workflow task, the latest first; [] where the server does not say."""
         from temporalio.api.common.v1 import WorkflowExecution
         from temporalio.api.workflowservice.v1 import GetWorkflowExecutionHistoryReverseRequest
         from temporalio.service import RPCError
 
-        if self._query_failure:
-            return f"the worker cannot answer: {clean(self._query_failure, 500)}"
-        if version := await self.unserved_version():
-            return f"a worker of version {clean(version, 300)} is needed, and none polls"
         request = GetWorkflowExecutionHistoryReverseRequest(
             namespace=self.client.namespace, maximum_page_size=200,  # more have not come since its last completed task
             execution=WorkflowExecution(workflow_id=self.id, run_id=self.handle.run_id or ""),
         )  # fmt: skip
-        service = self.client.workflow_service
         try:
-            page = await service.get_workflow_execution_history_reverse(request, timeout=server.RPC)
+            answer = self.client.workflow_service.get_workflow_execution_history_reverse(request, timeout=server.RPC)
+            events = list((await answer).history.events)
         except RPCError:
-            return ""
-        for event in page.history.events:
-            if event.HasField("workflow_task_completed_event_attributes"):
-                break
+            return []
+        return list(takewhile(lambda event: not event.HasField("workflow_task_completed_event_attributes"), events))
+
+    @_once
+    async def obstacle(self) -> str:
+        """What keeps the run's workers from answering: the last failure of a workflow task; "" if none is known."""
+        if self._query_failure:
+            return f"the worker cannot answer: {clean(self._query_failure, 500)}"
+        if version := await self.unserved_version():
+            return f"a worker of version {clean(version, 300)} is needed, and none polls"
+        for event in await self._latest_events():
             if event.HasField("workflow_task_failed_event_attributes"):
                 failure = event.workflow_task_failed_event_attributes.failure
                 decoded = await self.client.data_converter.decode_failure(failure)
                 text = str(getattr(decoded, "message", "") or decoded)
                 return f"its last workflow task failed: {clean(text, 500)}"
         return ""
+
+    async def way_on(self) -> str:
+        """How a run whose workflow task fails goes on, and how at once; "" of one whose tasks do not fail.
+
+        A reset to the task that failed keeps all before it: it is offered where nothing but messages came later.
+        """
+        info = await self.describe()
+        task = info.raw_description.pending_workflow_task
+        if task.attempt <= 1:
+            return ""
+        text = f"its workflow task fails (attempt {task.attempt:,}); once the cause is gone, it goes on"
+        if info.parent_id is not None:
+            return f"{text} within 10 minutes (if it were reset, the run above would start its work again)"
+        events = await self._latest_events()
+        kinds = [str(event.WhichOneof("attributes")).removesuffix("_event_attributes") for event in events]
+        at = next((at for at, kind in enumerate(kinds) if kind in _FAILED_TASK), None)
+        if task.state == _PENDING_WORKFLOW_TASK_STATE_STARTED or at is None or set(kinds[:at]) - _KEPT_BY_RESET:
+            return f"{text} within 10 minutes; a reset now could lose what has just ended: ask again in a while"
+        reset = ("temporal", "workflow", "reset", "--workflow-id", self.id, "--run-id", info.run_id)
+        command = shell(*reset, "--event-id", events[at].event_id, "--reason", "the cause is gone")
+        busy = [clean(item.activity_id) for item in info.raw_description.pending_activities]
+        again = f" (what is in flight is made again, under its _id: {format_choices(busy)})" if busy else ""
+        return f"{text} within 10 minutes, or at once{again} by\n{command}"
 
     async def query(self, kind: type[T], name: str, *args: Any) -> T | None:
         """The answer to a query; None if there is none in time, or of another kind."""
@@ -527,6 +566,56 @@ async def activity_facts(run: RunReader, item: PendingActivityInfo) -> dict[str,
     seconds = round((datetime.now(UTC) - item.last_started_time.ToDatetime(UTC)).total_seconds())
     is_long = seconds >= LONG_SECONDS
     return {"state": "running", **({"seconds": seconds, "worker": item.last_worker_identity} if is_long else {})}
+
+
+@dataclass
+class _History:
+    """The Activities of a history by id: their attempts, and the event of their end; and its latest reset."""
+
+    attempts: dict[str, int] = field(default_factory=dict)
+    ends: dict[str, float] = field(default_factory=dict)
+    reset_of: str = ""
+    reset_at: int = 0
+
+    async def read(self, run: RunReader, run_id: str) -> _History:
+        names: dict[int, str] = {}
+        handle = run.client.get_workflow_handle(run.id, run_id=run_id)
+        async for event in handle.fetch_history_events(page_size=1_000, skip_archival=True, rpc_timeout=server.RPC):
+            kind = str(event.WhichOneof("attributes"))
+            facts = getattr(event, kind)
+            match kind.removesuffix("_event_attributes"):
+                case "activity_task_scheduled":
+                    names[event.event_id] = facts.activity_id
+                    self.ends[facts.activity_id] = math.inf
+                case "activity_task_started":
+                    self.attempts[names[facts.scheduled_event_id]] = facts.attempt
+                case name if name in _ACTIVITY_ENDS:
+                    self.ends[names[facts.scheduled_event_id]] = event.event_id
+                case "workflow_task_failed" if facts.cause == _CAUSE_RESET:
+                    self.reset_of, self.reset_at = facts.base_run_id, event.event_id
+        return self
+
+
+async def read_repeats(run: RunReader) -> dict[str, Any]:
+    """What a run did more than once, by its history: ``{attempts?, reset?}``; {} where that is very long.
+
+    ``attempts`` are those of Calls that took several, by Call. ``reset`` is ``{runId, calls?}``: the run that this one
+    was reset from, and the Calls that ended there after the point, or were in flight; without them, it is gone.
+    """
+    from temporalio.service import RPCError
+
+    info, out = await run.describe(), dict[str, Any]()
+    if info.history_length > _MAX_COUNTED:
+        return out
+    own = await run.ask(_History().read(run, info.run_id))
+    if attempts := {name: count for name, count in own.attempts.items() if count > 1}:
+        out["attempts"] = attempts
+    if own.reset_of:
+        out["reset"] = {"runId": own.reset_of}
+        with suppress(RPCError):
+            before = await _History().read(run, own.reset_of)
+            out["reset"]["calls"] = [name for name, end in before.ends.items() if end > own.reset_at]
+    return out
 
 
 async def add_parameters(run: RunReader, approvals: Sequence[PendingApproval]) -> list[PendingApproval]:
@@ -798,28 +887,51 @@ async def add_retries(client: Client, rows: Sequence[dict[str, Any]]) -> None:
                 by_id[retry["id"]]["retriedAs"] = retry["id"]
 
 
-async def add_errors(client: Client, rows: Sequence[dict[str, Any]]) -> None:
-    """Add ``errors`` to the rows of completed runs: how many of a run's Calls, or of a set's rows, took an error path;
-    and ``undeclared``: of these, by failures that their Tools do not declare.
-
-    Their results say so, a request to the server each; one that cannot be read says nothing.
-    """
+async def _read_outcomes(
+    client: Client, rows: Iterable[dict[str, Any]], take: Callable[[dict[str, Any], RunResult], None]
+) -> None:
+    """How each of these runs ended, a request to the server each; of one that cannot be read nothing is taken."""
     limit = asyncio.Semaphore(MAX_CONCURRENT_QUERIES)
 
-    async def count(row: dict[str, Any]) -> None:
+    async def read(row: dict[str, Any]) -> None:
         with suppress(Exception):  # a list is shown whatever a result is
             async with limit, asyncio.timeout(QUERY_TIMEOUT.total_seconds()):
                 handle = client.get_workflow_handle(row["id"], run_id=row["runId"])
-                result = (await wait_for_outcome(handle, follow_runs=False)).raw
-            reports = [result, *(item for item in named_instances(result).values() if isinstance(item, dict))]
-            calls = [call for report in reports for call in report.get("calls") or ()]
-            counts = set_counts(result) or {}
-            errors = sum(call.get("state") == "completed" and "error" in call for call in calls)
-            undeclared = sum("undeclared" in call for call in calls) + sum(counts.get("undeclared", {}).values())
-            row_counts = {"errors": errors + counts.get("handled", 0), "undeclared": undeclared}
-            row |= {name: count for name, count in row_counts.items() if count}
+                outcome = await wait_for_outcome(handle, follow_runs=False)
+            take(row, outcome)
 
-    await asyncio.gather(*(count(row) for row in rows if row["phase"] == "completed"))
+    await asyncio.gather(*map(read, rows))
+
+
+async def add_errors(client: Client, rows: Sequence[dict[str, Any]]) -> None:
+    """Add ``errors`` to the rows of completed runs: how many of a run's Calls, or of a set's rows, took an error path;
+    and ``undeclared``: of these, by failures that their Tools do not declare.
+    """
+
+    def count(row: dict[str, Any], outcome: RunResult) -> None:
+        result = outcome.raw
+        reports = [result, *(item for item in named_instances(result).values() if isinstance(item, dict))]
+        calls = [call for report in reports for call in report.get("calls") or ()]
+        counts = set_counts(result) or {}
+        errors = sum(call.get("state") == "completed" and "error" in call for call in calls)
+        undeclared = sum("undeclared" in call for call in calls) + sum(counts.get("undeclared", {}).values())
+        row_counts = {"errors": errors + counts.get("handled", 0), "undeclared": undeclared}
+        row |= {name: count for name, count in row_counts.items() if count}
+
+    await _read_outcomes(client, (row for row in rows if row["phase"] == "completed"), count)
+
+
+async def add_failures(client: Client, rows: Sequence[dict[str, Any]]) -> None:
+    """Add ``failures`` to the rows of runs that have ended: the errors of their results, as ``RunResult`` has them."""
+
+    def add(row: dict[str, Any], outcome: RunResult) -> None:
+        failed = (set_counts(outcome.raw) or {}).get("failed")
+        rows_failed = [{"code": outcome.status, "message": f"{failed:,} rows failed"}] if failed else []
+        row["failures"] = [*outcome.errors, *rows_failed]
+
+    for row in rows:
+        row["failures"] = [{"code": "unknown", "message": "its result cannot be read"}]
+    await _read_outcomes(client, rows, add)
 
 
 # A root that began before `acts setup` has no search attributes: it is asked. Where the namespace has none, all runs

@@ -461,7 +461,8 @@ def approve_problems(request: Request, tools: Mapping[str, Tool]) -> list[Proble
     """The names in ``approve`` that no Tool and no Activity has: nothing would ever ask; and conditions of rules that
     cannot be read, or name no parameter of the Tools that the rule is about.
 
-    Names are warnings when a Tool may delegate: a Tool of a definition may have the name.
+    Names are warnings when a Tool may delegate: a Tool of a definition may have the name. The run that undoes another
+    has the rules of that one, and need not have its Tools.
     """
     approve = request.config.approve
     may_delegate = any("_delegate" in (tool.schema.get("properties") or {}) for tool in tools.values())
@@ -475,7 +476,7 @@ def approve_problems(request: Request, tools: Mapping[str, Tool]) -> list[Proble
                 hint=suggest(name, answerers) or f"known: {format_choices(sorted(answerers))}", severity=severity)
         for place, listed in places
         for at, name in enumerate(listed if isinstance(listed, tuple) else ())
-        if name not in answerers
+        if name not in answerers and request.config.undoes is None
     ]  # fmt: skip
     return unknown + [p for at, rule in enumerate(approve.rules) if (p := _when_problem(at, rule, tools)) is not None]
 

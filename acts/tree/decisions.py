@@ -410,10 +410,13 @@ def check_signature(approvers: Sequence[Approver], wait: PendingApproval, decisi
     """
     names = f"approvers: {format_choices(approver.name for approver in approvers)}"
     if decision.signature is None:
-        raise DecisionRefused(f"a decision about {wait} has to be signed; {names}; sign with: acts approve --key FILE")
+        raise DecisionRefused(
+            f"a decision about {wait} has to be signed; {names}; sign with: acts approve --by NAME --key FILE"
+        )
     approver = next((a for a in approvers if a.name == decision.by), None)
     if approver is None:
-        raise DecisionRefused(f'"by" is {decision.by!r}, who is no approver of this run; {names}')
+        hint = "--by NAME says who signs, where that is not the login name"
+        raise DecisionRefused(f'"by" is {decision.by!r}, who is no approver of this run; {names}; {hint}')
     check_who(wait, *approver.names)
     tool = None if wait.call is None or decision.decision == UNDO else wait.tools[1]  # it ends the plan, and undoes all
     if not approver.may_decide(tool):

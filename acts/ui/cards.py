@@ -188,7 +188,8 @@ class Wait:
         more += [] if approval.workflow_id == self.run else ["--workflow-id", approval.workflow_id]
         more += [] if approval.instance is None else ["--instance", approval.instance]
         subject = str(approval.subject)[:SHORT_SUBJECT]
-        return shell("acts", word, self.run, *more, "--version", approval.version, "--subject", subject) + " --key FILE"
+        command = shell("acts", word, self.run, *more, "--version", approval.version, "--subject", subject)
+        return f"{command} --by NAME --key FILE"
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,7 @@ TYPES: Final[Mapping[str, str]] = {
     "runEnded": "workflow, status, output?, error?, usage?, undeclared?: what no Tool declares and took an error path, "
     "by Call (of a set, counts); the stream ends when all runs of the tree have ended",
     "runContinued": "it goes on as a new run of the same id (continue-as-new)",
-    "runReset": "a person has reset it: what it had done after this point does not count",
+    "runReset": "earlierRun, its run id: a person has reset it; what that had done after this point does not count",
     "phaseChanged": "phase, waiting: what the search attributes say (`acts setup`)",
     "cancelRequested": "by? whom",
     "paused": "nothing more starts",
@@ -320,7 +320,7 @@ class HistoryView:
         if a.cause == _CAUSE_RESET:
             if a.base_run_id == self.place.reset_of:
                 self._is_silent = False
-            yield self._event("runReset")
+            yield self._event("runReset", earlierRun=a.base_run_id)
         elif a.failure.message:
             yield self._event("taskFailed", error=_error_of(a.failure))
 

@@ -200,6 +200,7 @@ async def test_an_activity_that_does_not_end_does_not_block_the_stop(start: Star
     await wait_until_ended(processes)
 
 
+@pytest.mark.long
 async def test_if_the_server_ends_the_worker_is_stopped(start: Start) -> None:
     dev = start("--no-ui")
     processes = dev.processes
@@ -257,6 +258,7 @@ async def test_a_worker_that_dies_or_whose_tools_change_starts_again(start: Star
     await wait_until_ended(processes)
 
 
+@pytest.mark.long
 def test_the_demo_runs_its_plans_and_leaves_no_files(tmp_path: Path) -> None:
     done = run_acts("demo", cwd=tmp_path, ACTS_ACTIVITIES="ignored.by.the.demo", TMPDIR=str(tmp_path))
     assert done.returncode == 0, done.stderr

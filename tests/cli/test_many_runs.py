@@ -40,7 +40,10 @@ async def test_what_failed_is_retried_once_however_often_one_asks(
     (total,) = json.loads(acts("list", "--sums", "tag", "--tag", tag, "--json").stdout)
     assert total == {"tag": tag, "runs": 3, "failed": 3, "cost": 0.0}
     assert all(name in acts("list", "--sort", "cost", "--tag", tag).stdout for name in names)
-    dry = acts("retry", "--tag", tag, "--dry-run")
+    offered = acts("retry", "--tag", tag, "--tool", "english", "--dry-run")
+    assert "0 runs to retry" in offered.stderr, "each has that tool, and another failed"
+    dry = acts("retry", "--tag", tag, "--tool", "askWeather", "--dry-run")
+    assert dry.stderr.count("  1:askWeather: [") == 3, dry.stderr
     assert (dry.exit_code, "3 runs to retry; nothing is done" in dry.stderr) == (0, True), dry.stderr
     one = acts("retry", names[0], "--dry-run")
     assert (one.exit_code, "nothing was done" in one.stderr) == (2, True), "it would have been retried"

@@ -159,6 +159,7 @@ BELOW = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", BELOW)
 async def test_a_run_below_another_that_is_reset_gives_its_calls_the_same_ids(
     world: World, client: Client, gate: Path, kind: str

@@ -132,6 +132,7 @@ async def _was_called(hostile: Hostile, times: int) -> bool:
     return len(hostile.calls()) == times
 
 
+@pytest.mark.long
 async def test_calls_go_over_http_and_outlive_a_server_that_is_started_again(tmp_path: Path) -> None:
     form = "sse"
     port = free_port()

@@ -85,6 +85,7 @@ async def _exists(file: Path) -> bool:
     return file.exists()
 
 
+@pytest.mark.long
 async def test_progress_is_shown_and_a_cancelled_run_cancels_the_tool(engine: Engine) -> None:
     handle = await engine.start(call("h.slow", "†state.x"), call("h.waits", "†state.y"))
 

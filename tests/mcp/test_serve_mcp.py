@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
 from mcp import Client, StdioServerParameters
 
 from acts.cli.dev.temporal_server import DevServer
@@ -56,6 +57,7 @@ def of(engine: Engine, server: DevServer) -> dict[str, str]:
     return {**address, "ACTS_TASK_QUEUE": engine.queue, "ACTS_MCP": str(engine.hostile.folder / "mcp.json")}
 
 
+@pytest.mark.long
 async def test_a_plan_is_written_tried_and_followed(engine: Engine, server: DevServer) -> None:
     async with serving(**of(engine, server)) as acts:
         listed = (await acts.client.list_tools()).tools
@@ -73,6 +75,7 @@ async def test_a_plan_is_written_tried_and_followed(engine: Engine, server: DevS
         assert origin["value"] == 13
 
 
+@pytest.mark.long
 async def test_errors_are_answers_that_teach(engine: Engine, server: DevServer) -> None:
     wrong = request({"_tool": "h.add", "a": "one", "b": "†state.nothing", "_outputPath": "†state.x"})
     async with serving(**of(engine, server)) as acts:

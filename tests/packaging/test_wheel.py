@@ -87,6 +87,7 @@ def test_the_wheel_has_one_importable_name(wheel: Path) -> None:
     assert {name.partition("/")[0] for name in files if ".dist-info/" not in name} == {"acts"}
 
 
+@pytest.mark.long
 def test_a_plan_runs_beside_a_project_with_the_names_of_our_rooms(
     programs: Path, project: Path, server: DevServer, task_queue: str
 ) -> None:

@@ -125,8 +125,8 @@ def test_no_other_bytes_are_a_signature(value: bytes) -> None:
 @pytest.mark.parametrize(
     ("wait", "raw", "key", "says"),
     [
-        (WAIT, {"by": "ada"}, None, "has to be signed; approvers: ada, bob; sign with: acts approve --key FILE"),
-        (WAIT, {"by": "eve"}, ADA, "'eve', who is no approver of this run"),
+        (WAIT, {"by": "ada"}, None, "approvers: ada, bob; sign with: acts approve --by NAME --key FILE"),
+        (WAIT, {"by": "eve"}, ADA, "'eve', who is no approver of this run; approvers: ada, bob; --by NAME"),
         (WAIT, {}, ADA, "None, who is no approver"),
         (WAIT, {"by": "bob"}, ADA, 'no key of "bob" has signed'),
         (changed(call="2:pay"), {"by": "bob"}, BOB, 'may not decide about calls that "pay" answers'),

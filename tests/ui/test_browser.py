@@ -145,6 +145,7 @@ async def test_a_rejection_is_sent_with_its_reason_alone(desk: Desk) -> None:
     assert (await ended(handle))["status"] == "rejected"
 
 
+@pytest.mark.long
 async def test_a_change_is_checked_as_one_types_compared_and_sent(desk: Desk) -> None:
     page, handle = await desk.card()
     await page.get_by_role("link", name="Change", exact=True).click()
@@ -162,6 +163,7 @@ async def test_a_change_is_checked_as_one_types_compared_and_sent(desk: Desk) ->
     assert (await ended(handle))["state"]["paid"] == {"paid": 1000}
 
 
+@pytest.mark.long
 async def test_what_was_decided_elsewhere_is_said_at_once_and_decides_nothing(desk: Desk) -> None:
     page, handle = await desk.card()
     other = await page.context.new_page()
@@ -223,6 +225,7 @@ async def test_keys_lead_to_a_decision_and_the_inbox_follows_what_happens(desk: 
         await handle.cancel()
 
 
+@pytest.mark.long
 async def test_text_that_means_harm_is_text_on_every_page(desk: Desk, foreign: Foreign) -> None:
     mean = refund_tool(foreign)
     mean["tool"]["description"] = MEAN
@@ -259,6 +262,7 @@ async def assert_is_inert(page: Page) -> None:
     assert await page.evaluate(WIDER) <= 0, page.url
 
 
+@pytest.mark.long
 async def test_a_phone_shows_a_card_and_the_dark_is_dark(desk: Desk) -> None:
     desk.foreign = replace(desk.foreign, queue="refunds")
     async with desk.foreign.serving(lookup, refund):
@@ -335,6 +339,7 @@ async def test_somebody_answers_on_a_phone_without_a_script(desk: Desk) -> None:
     assert (await ended(handle))["state"]["said"] == {"ok": True, "cents": 5}
 
 
+@pytest.mark.long
 async def test_of_a_team_two_approve_and_nobody_twice(desk: Desk, server: DevServer) -> None:
     secret = {"X-Acts-Proxy": "secret"}
     settings = {

@@ -306,6 +306,7 @@ async def test_what_is_malformed_is_refused_and_is_no_error_of_the_server(site: 
         await handle.cancel()
 
 
+@pytest.mark.long
 async def test_without_a_worker_a_run_shows_what_the_server_knows(site: Site, foreign: Foreign) -> None:
     handle = await foreign.client.start_workflow("Plan", {}, id=foreign.queue, task_queue="nobody")
     page = await site.get("/run", id=handle.id)

@@ -110,6 +110,7 @@ async def test_a_reset_is_told_and_what_it_took_back_is_gone(foreign: Foreign) -
     after = await read(foreign.client, handle.id)
     assert [e.type for e in live].count("runReset") == [e.type for e in after].count("runReset") == 1
     at = [e.type for e in live].index("runReset")
+    assert live[at].data == {"earlierRun": handle.result_run_id}
     assert live[at:] == after[-len(live[at:]) :]
     assert [e.call for e in live if e.type == "callEnded" and e.data["state"] == "completed"].count("1:echo") == 2
     assert [e.call for e in after if e.type == "callEnded"] == ["1:echo", "2:wait"]

@@ -239,6 +239,7 @@ async def test_an_update_that_is_too_large_is_refused_at_once_and_the_run_goes_o
         assert (await ended(handle))["state"] == {"a": 1}
 
 
+@pytest.mark.long
 async def test_no_update_harms_a_run(waiting: dict[str, Handle]) -> None:
     rows = [*GARBAGE, [], *([d] for d in DECISIONS), *([{"decision": "edit", **e}] for e in EDITS)]
     for kind, handle in waiting.items():

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
@@ -17,7 +20,7 @@ from temporalio.client import Client, WorkflowFailureError, WorkflowUpdateFailed
 from temporalio.common import RawValue
 from typer.testing import CliRunner
 
-from acts.cli.commands.operations import check_runs
+from acts.cli.commands.operations import check_calls
 from acts.cli.dev.temporal_server import DevServer
 from acts.cli.main import app
 from acts.client import run_reader
@@ -109,11 +112,14 @@ async def test_a_storage_that_is_away_is_waited_for_and_no_call_runs_twice(
     assert merged(result["context"])["x"]["runs"] == 1
 
 
-async def test_a_run_whose_values_have_vanished_says_so_and_goes_on_when_they_are_restored(
+async def test_a_run_whose_values_have_vanished_says_so_and_how_it_goes_on_at_once_when_they_are_restored(
     place: Place, server: DevServer, task_queue: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """The Call whose end the failing task learns of is not made again."""
     monkeypatch.setattr(converter, "MISSING_PATIENCE_SECONDS", 0.2)
     monkeypatch.setattr(run_reader, "QUERY_TIMEOUT", timedelta(seconds=0.5))
+    monkeypatch.setenv("TEMPORAL_ADDRESS", server.address)
+    monkeypatch.setenv("TEMPORAL_CONFIG_FILE", os.devnull)
     gate = Gate()
     async with storing(server, task_queue, tmp_path) as user, user.serving(gate.activity(), length):
         x = {"type": "data", "data": {"x": "x" * LARGE}}
@@ -121,26 +127,37 @@ async def test_a_run_whose_values_have_vanished_says_so_and_goes_on_when_they_ar
         # From the second failure of a task on, the next attempt begins when its time is over
         handle = await user.start(user.request(*plan, context=[x]), task_timeout=timedelta(seconds=2))
         await gate.reached()
-    restore = place.lose_values()
-    monkeypatch.setenv("ACTS_STORAGE", place.settings[1])
 
     async def has_failed() -> bool:
         return bool(await of_type(handle, "WORKFLOW_TASK_FAILED"))
 
-    monkeypatch.setenv("TEMPORAL_ADDRESS", server.address)
-    monkeypatch.setenv("TEMPORAL_CONFIG_FILE", os.devnull)
+    def show() -> str:
+        with ThreadPoolExecutor(1) as thread:  # the command runs an event loop of its own
+            return thread.submit(CliRunner().invoke, app, ["show", handle.id]).result().output
+
+    async def reset_command() -> str:
+        return next((line for line in show().splitlines() if line.startswith("temporal workflow reset ")), "")
+
+    restore = place.lose_values()
+    monkeypatch.setenv("ACTS_STORAGE", place.settings[1])
     async with storing(server, task_queue, tmp_path) as user, user.serving(gate.activity(), length):
         gate.opened.set()
         await assert_eventually(has_failed)
-        failing, _ = await check_runs(user.client, task_queue)  # before the server counts it
-        assert handle.id in failing.text
-        with ThreadPoolExecutor(1) as thread:  # the command runs an event loop of its own
-            shown = thread.submit(CliRunner().invoke, app, ["show", handle.id]).result()
-        restore()
-        assert shown.exit_code == 0
-        assert "it was deleted" in shown.stderr.replace("\n", " "), shown.stderr
-        result = await ended(handle)
+        assert "it was deleted" in (shown := show()).replace("\n", " "), shown
+    made = len(gate.arrived)
+    command = str(await assert_eventually(reset_command))
+    [finding] = await check_calls(user.client, user.engine)
+    assert f"{handle.id}: attempt " in finding.hint, "the doctor names it before the server counts it"
+    restore()
+    words = [str(Path(sys.executable).with_name("temporal")), *shlex.split(command)[1:]]
+    subprocess.run(words, check=True, capture_output=True)
+    async with storing(server, task_queue, tmp_path) as user, user.serving(gate.activity(), length):
+        result = await ended(user.client.get_workflow_handle(handle.id))
     assert result["state"] == {"n": LARGE}
+    assert len(gate.arrived) == made
+    shown = show()
+    assert f"reset from the run {handle.result_run_id}, which after that point had made, or begun: none" in shown
+    assert "1:wait took 2 attempts" in shown
 
 
 @pytest.mark.parametrize("has_storage", [True, False])

@@ -15,6 +15,7 @@ from temporalio.exceptions import ApplicationError
 from acts.activities.shipped_tools import PLAN
 from acts.client.client import Client
 from acts.client.client_errors import ClientError
+from acts.client.run_reader import RunReader, read_repeats
 from acts.tree.identity import retry_id
 from tests.crash.resets import reset, reset_points
 from tests.workflow.agents import Agents, Saved, delegating
@@ -101,8 +102,6 @@ async def test_a_failed_run_undoes_in_reverse_order_what_completed_and_nobody_un
 
 
 async def handle_request(bank: Bank, id_: str) -> dict[str, Json]:
-    from acts.client.run_reader import RunReader
-
     request = await RunReader(bank.foreign.client, id_).request()
     assert isinstance(request, dict)
     return request
@@ -173,6 +172,26 @@ async def test_a_person_ends_a_run_and_has_it_undone(bank: Bank) -> None:
     result = await ended(handle)
     assert (result["status"], result["undone"]["calls"]) == ("rejected", 2)
     assert bank.undone == ["†p2", "†p1"]
+
+
+@pytest.mark.parametrize("is_rule", [False, True])
+async def test_the_run_that_undoes_an_ended_one_asks_by_its_rules_whatever_tools_they_name(
+    bank: Bank, *, is_rule: bool
+) -> None:
+    rules = [{"calls": ["pay", "gate"], "when": "†call.n > 5"}, {"calls": ["refund"], "who": ["Ada"]}, {"plan": True}]
+    approve = {"rules": rules} if is_rule else {"calls": ["gate", "refund"], "plan": True}
+    handle = await bank.foreign.start(bank.request(*paid(1), *paid(0), approve=approve))
+    await pending(handle)
+    await decide(handle)
+    assert (await came_to(handle))["status"] == "failed"
+    undo = await Client(bank.foreign.client).run(handle.id).undo()
+    asking = bank.foreign.client.get_workflow_handle(undo.id)
+    (wait,) = await pending(asking)
+    assert (wait["call"], wait.get("who", [])) == ("1:refund", ["Ada"] if is_rule else [])
+    assert bank.undone == []
+    await decide(asking, call="1:refund", by="Ada")
+    assert (await undo.result()).ok
+    assert bank.undone == ["†p1"]
 
 
 async def test_an_instance_that_fails_is_undone_by_itself(bank: Bank) -> None:
@@ -272,11 +291,14 @@ async def test_a_run_that_is_cancelled_while_it_undoes_leaves_the_rest_and_a_ret
 async def test_after_a_reset_what_was_undone_is_undone_under_the_same_ids(bank: Bank) -> None:
     handle = await bank.foreign.start(bank.request(*paid(1, 2), *paid(0), onFailure="undo"))
     assert (await came_to(handle))["undone"]["calls"] == 2
+    repeated: list[list[str]] = []
     for point in await reset_points(handle):
         again = await reset(bank.foreign.client, handle.id, point, handle.result_run_id)
         assert (await came_to(again))["undone"] == {
             "workflowId": f"{handle.id}/undo", "status": "completed", "calls": 2, "errors": [],
         }  # fmt: skip
+        repeated.append((await read_repeats(RunReader(bank.foreign.client, handle.id)))["reset"]["calls"])
+    assert (sorted(repeated[0]), repeated[-1]) == (["1:pay", "2:pay", "3:pay"], []), "what ran again"
     assert len(set(bank.refunds)) == 2
 
 

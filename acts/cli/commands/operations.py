@@ -305,45 +305,37 @@ async def check_search_attributes(client: Client, _queue: str) -> list[Finding]:
 
 
 async def check_runs(client: Client, _queue: str) -> list[Finding]:
-    """Runs whose workflow tasks fail, and Calls of the newest that run long or are tried again, with their workers."""
-    failing, lines = [], []
+    """Runs whose workflow tasks fail again and again, as the server counts them."""
+    try:
+        count = (await client.count_workflows(FAILING_RUNS, rpc_timeout=RPC)).count
+    except RPCError:
+        return [ok("this server does not count the runs with problems: that begins with 1.29")]
+    if not count:
+        return [ok("no open run reports a problem")]
+    names = [run.id async for run in client.list_workflows(FAILING_RUNS, limit=_MAX_LISTED)]
+    hint = f"{cli.list_names(names, _MAX_LISTED)}: `acts show ID` says why, and how one goes on (docs/repair.md)"
+    return [warn(f"the workflow tasks of {count:,} open runs fail", hint)]
+
+
+async def check_calls(client: Client, _queue: str) -> list[Finding]:
+    """Calls of the newest open runs that run long or are tried again, with the workers that had them; and the runs
+    whose workflow task is tried again: the server counts them only after some attempts.
+    """
+    lines = []
     async for info in client.list_workflows("ExecutionStatus = 'Running'", limit=_MAX_OPEN):
         run = RunReader(client, info.id, info.run_id)
-        state = (await run.describe()).raw_description
-        failing += [clean(info.id, 200)] if state.pending_workflow_task.attempt > 1 else []
-        for item in state.pending_activities:
+        described = (await run.describe()).raw_description
+        if (attempt := described.pending_workflow_task.attempt) > 1:
+            lines.append(clean(f"{info.id}: attempt {attempt:,} of its workflow task (acts show ID says why)", 300))
+        for item in described.pending_activities:
             facts = await activity_facts(run, item)
             if {"attempt", "seconds"} & facts.keys():
                 lines.append(clean(f"{info.id} {item.activity_id}: {describe_call(facts)}", 300))
-    return [await _count_failing(client, failing), _judge_calls(lines)]
-
-
-async def _count_failing(client: Client, newest: Sequence[str]) -> Finding:
-    """The runs that the server counts: each after some failures; ``newest`` are those found by their task."""
-    try:
-        count = (await client.count_workflows(FAILING_RUNS, rpc_timeout=RPC)).count
-        text = "no open run reports a problem"
-    except RPCError:
-        count, text = (
-            0,
-            f"no workflow task of the newest {_MAX_OPEN} open runs fails: before 1.29 servers count no others",
-        )
-    if not count and not newest:
-        return ok(text)
-    named = f": {', '.join(newest[:_MAX_LISTED])}" if newest else ""
-    text = f"the workflow tasks of {count_text(max(count, len(newest)), 'open run')} fail{named}"
-    query = 'temporal workflow list --query "TemporalReportedProblems IS NOT NULL"'
-    return warn(
-        text, f"`acts show ID` has the reason; after some failures the server lists them: {query}; docs/repair.md"
-    )
-
-
-def _judge_calls(lines: Sequence[str]) -> Finding:
     if not lines:
-        return ok("no call runs for more than a minute, or is tried again")
+        return [ok("no call or workflow task takes more than a minute, or is tried again")]
     more = [f"… and {len(lines) - _MAX_LISTED:,} more"] if len(lines) > _MAX_LISTED else []
-    text = f"{count_text(len(lines), 'call')} run long or are tried again"
-    return warn(text, "; ".join([*lines[:_MAX_LISTED], *more]))
+    text = f"{len(lines):,} of the calls and workflow tasks run long or are tried again"
+    return [warn(text, "; ".join([*lines[:_MAX_LISTED], *more]))]
 
 
 async def check_workers(client: Client, name: str) -> list[Finding]:
@@ -492,8 +484,8 @@ SHELL_CHECKS: Final = {  # each with what to do if it breaks
 }  # fmt: skip
 SERVER_CHECKS: Final = {
     "server": check_server, "namespace": check_namespace, "search attributes": check_search_attributes,
-    "backlog": check_backlog,  # before the workers: those that do not answer make one
-    "workers": check_workers, "versions": check_versions, "runs": check_runs,
+    "backlog": check_backlog, "workers": check_workers, "versions": check_versions, "runs": check_runs,
+    "calls": check_calls,  # the backlog comes first: workers that do not answer make one
 }  # fmt: skip
 
 

@@ -37,6 +37,7 @@ from acts.views.text import STATE_MARKS, change_lines
 
 _MAX_CELL: Final = 80
 _MAX_READ: Final = 200  # results that a list reads, of the newest runs
+_MAX_LISTED: Final = 10  # calls that were made more than once
 _MAX_CUTS: Final = 5  # commands that are shown, of the largest parts; the JSON has more
 
 Limit = Annotated[int, option("--limit", "At most so many, the newest first.", min=1, max=10_000)]
@@ -189,11 +190,27 @@ async def show(
         facts["progress"] = await run_reader.read_progress(reader)
         if facts["progress"] is None and (obstacle := await reader.obstacle()):
             facts["obstacle"] = obstacle
+        if way_on := await reader.way_on():
+            facts["wayOn"] = way_on
         if not as_json:
-            _show_running(info, facts["progress"], facts.get("obstacle", ""))
-    if "retriedAs" in facts and not as_json:
+            _show_running(info, facts["progress"], facts.get("obstacle", ""), way_on)
+    if instance is None:
+        facts |= await run_reader.read_repeats(reader)
+    if as_json:
+        return print_json(facts)
+    _show_repeats(facts)
+    return cli.EXIT_DONE
+
+
+def _show_repeats(facts: Mapping[str, Any]) -> None:
+    if attempts := facts.get("attempts"):
+        listed = [f"{name} took {count:,} attempts" for name, count in attempts.items()]
+        print(f"{cli.list_names(listed, _MAX_LISTED)}: any of them may have acted")
+    if reset := facts.get("reset"):
+        calls = cli.list_names(reset["calls"], _MAX_LISTED) if "calls" in reset else "nobody knows what"
+        print(f"reset from the run {reset['runId']}, which after that point had made, or begun: {calls}")
+    if "retriedAs" in facts:
         print(f"retried as {clean(facts['retriedAs'])}")
-    return print_json(facts) if as_json else cli.EXIT_DONE
 
 
 async def _show_ended(run: RunReader, info: WorkflowExecutionDescription, outcome: RunResult) -> None:
@@ -218,7 +235,9 @@ async def _show_ended(run: RunReader, info: WorkflowExecutionDescription, outcom
     print_blocks(tables.failure_blocks(outcome))
 
 
-def _show_running(info: WorkflowExecutionDescription, status: Mapping[str, Any] | None, obstacle: str) -> None:
+def _show_running(
+    info: WorkflowExecutionDescription, status: Mapping[str, Any] | None, obstacle: str, way_on: str
+) -> None:
     phase, tick = (status or {}).get("phase", "running"), (status or {}).get("tick")
     took = f"for {_duration(info.start_time, None)}"
     facts = (info.workflow_type, f"tick {tick}" if tick else "", took, f"run {info.run_id}")
@@ -228,8 +247,10 @@ def _show_running(info: WorkflowExecutionDescription, status: Mapping[str, Any] 
     if obstacle:
         hint = 'docs/repair.md, "A run that stands still", says what to do; the worker\'s log says more'
         cli.print_message(obstacle, hint=hint)
-    elif status is None:
+    elif status is None and not way_on:
         print_err("no worker answers, so its calls are unknown; it continues as soon as one runs: `acts worker`")
+    if way_on:
+        print_err(way_on, "bold yellow")
 
 
 async def _show_instance(
@@ -272,8 +293,10 @@ def _event_line(event: RunEvent, root: str) -> str:
     """``10:00:00.123  callEnded  2:refund [a]  completed  …``, and the run where it is one below."""
     subject = event.call or (f"tick {event.tick}" if event.tick else "")
     subject += f" [{event.instance}]" if event.instance else ""
-    facts = [clean(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False), _MAX_CELL)
-             for name, value in event.data.items() if name not in ("id", "subject")]  # fmt: skip
+    data = {name: value for name, value in event.data.items() if name not in ("id", "subject")}
+    data |= {"attempts": f"{data['attempts']} attempts"} if "attempts" in data else {}
+    texts = (value if isinstance(value, str) else json.dumps(value, ensure_ascii=False) for value in data.values())
+    facts = [clean(text, _MAX_CELL) for text in texts]
     below = event.run.removeprefix(f"{root}/") if event.run != root else ""
     return "  ".join(filter(None, (event.time[11:23], f"{event.type:<13}", clean(subject), *facts, clean(below))))
 

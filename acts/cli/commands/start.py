@@ -30,7 +30,7 @@ from acts.cli.render import tables
 from acts.cli.text import preflight as checks
 from acts.cli.text import source as texts
 from acts.client import client as runs
-from acts.client import server, start_runs
+from acts.client import run_reader, server, start_runs
 from acts.client.run_reader import RunReader, RunResult, iso_text, open_run
 from acts.client.served import require_folders, workflow_of_plan
 from acts.language.source_text import SourceText
@@ -143,9 +143,9 @@ async def retry(
     run: bulk.AnyRun = None, edit: NewPlan = None, only_failed: OnlyFailed = False, only_errors: OnlyErrors = False,
     results: RetryResults = None,
     run_id: cli.RunId = None, new_id: cli.NewId = None, watch: cli.Watch = False, as_json: cli.AsJson = False,
-    detach: cli.Detach = False, query: bulk.Query = None, phase: bulk.Phases = None, tool: bulk.ByTool = None,
-    tag: bulk.Tags = None, since: bulk.Since = None, dry_run: bulk.DryRun = False, max_rate: bulk.MaxRate = bulk.RATE,
-    yes: bulk.YesCount = None,
+    detach: cli.Detach = False, query: bulk.Query = None, phase: bulk.Phases = None,
+    tool: bulk.ByFailedTool = None, tag: bulk.Tags = None, since: bulk.Since = None, dry_run: bulk.DryRun = False,
+    max_rate: bulk.MaxRate = bulk.RATE, yes: bulk.YesCount = None,
 ) -> int:  # fmt: skip
     """Run what a plan has not completed: completed calls are taken over, failed ones keep their _id.
 
@@ -202,11 +202,22 @@ async def _retry_request(
     return await _resume_request(run, resume, edit, results, says_so=says_so)
 
 
+def _failed_tools(row: dict[str, Any]) -> set[str]:
+    """The Tools of the Calls that failed: ``3:refund`` is the id of a Call of refund."""
+    return {str(error["call"]).partition(":")[2] for error in row.get("failures", ()) if error.get("call")}
+
+
 async def _retry_many(many: bulk.Bulk, only: str | None) -> int:
     client, queue = await server.connect(), server.task_queue()
     rows = await dataclasses.replace(many, phases=many.phases or _RETRIED_PHASES).choose(
         client, "ExecutionStatus != 'Running'"
     )
+    await run_reader.add_failures(client, rows)
+    if many.tool is not None:
+        if unclear := [row["id"] for row in rows if not _failed_tools(row)]:
+            text = f"{cli.count_text(len(unclear), 'run')} left out, of which no failed call is known"
+            cli.print_message(f"{text}: {cli.list_names(unclear, 5)}", severity="warning")
+        rows = [row for row in rows if many.tool in _failed_tools(row)]
     many.show(rows)
 
     async def retry_one(row: dict[str, Any]) -> str:

@@ -85,7 +85,7 @@ def decision_command(word: str, run: str, approval: PendingApproval) -> str:
     parts += [] if approval.instance is None else ["--instance", approval.instance]
     parts += ["--version", approval.version]
     parts += [] if approval.subject is None else ["--subject", approval.subject[:SHORT_SUBJECT]]
-    signed = " --key FILE" if SIGN in approval.about else ""
+    signed = " --by NAME --key FILE" if SIGN in approval.about else ""
     form = (approval.content or approval.about).get(FORM)
     output = f" --output {shell(json.dumps(sample(form), ensure_ascii=False))}" if word == ANSWER else ""
     return shell(*parts) + signed + output + (' --reason "…"' if word == REJECT else "")
