@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 from temporalio import activity, workflow
 from temporalio import worker as sdk
 from temporalio.api.failure.v1 import Failure
+from temporalio.client import AsyncActivityCancelledError
 from temporalio.common import Priority, RawValue
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory, CancelledError, FailureError
 from temporalio.service import RPCError
@@ -33,6 +34,7 @@ from acts.activities.secret_interceptor import mask_details
 from acts.language import wire
 from acts.language.config import Config
 from acts.machines.lifetime import END_BYTES, UNSEEN_RESULT_BYTES
+from acts.payloads.stores import StorageError
 from acts.telemetry import metrics
 from acts.telemetry.failures import EngineFailureConverter, text_of
 from acts.telemetry.tracing import HEADER, ROOT, RunSpans, Tracing, add_header, read_header
@@ -77,7 +79,7 @@ class EngineInterceptor(sdk.Interceptor):
         self, client: Client | None = None, *, observe: Step | None = None, steps: Sequence[Step] = (),
         tracing: Tracing | None = None,
     ) -> None:  # fmt: skip
-        self.rooms = ResultRooms(client)
+        self.rooms, self._client = ResultRooms(client), client
         self.tracing = tracing
         self.shows_page = True
         self.allows_eager_start: Callable[..., bool] = lambda **_: True
@@ -86,7 +88,7 @@ class EngineInterceptor(sdk.Interceptor):
         self._steps: tuple[Step, ...] = (*(() if observe is None else (observe,)), self.rooms.make, *steps)
 
     def intercept_activity(self, next: sdk.ActivityInboundInterceptor) -> sdk.ActivityInboundInterceptor:  # noqa: A002 - the SDK's name
-        return _Activities(next, self._steps)
+        return _Activities(next, self._steps, self._client)
 
     def workflow_interceptor_class(
         self,
@@ -109,12 +111,12 @@ class EngineInterceptor(sdk.Interceptor):
 
 
 class _Activities(sdk.ActivityInboundInterceptor):
-    def __init__(self, next: sdk.ActivityInboundInterceptor, steps: Sequence[Step]) -> None:  # noqa: A002 - the SDK's name
+    def __init__(self, next: sdk.ActivityInboundInterceptor, steps: Sequence[Step], client: Client | None) -> None:  # noqa: A002 - the SDK's name
         super().__init__(next)
-        self._steps = steps
+        self._steps, self._client = steps, client
 
     def init(self, outbound: sdk.ActivityOutboundInterceptor) -> None:
-        self._heartbeats = _Heartbeats(outbound)
+        self._heartbeats = _Heartbeats(outbound, self._client)
         super().init(self._heartbeats)
 
     async def execute_activity(self, input: sdk.ExecuteActivityInput) -> Any:  # noqa: A002 - the SDK's name
@@ -197,34 +199,47 @@ class _Heartbeats(sdk.ActivityOutboundInterceptor):
     """Heartbeats without secrets; they go through the worker's loop, whichever thread sends them.
 
     The worker sends them for each Activity that has a time for them, with the details that it sent last: whatever its
-    author did, a worker that is killed is missed soon.
+    author did, a worker that is killed is missed soon. They go on until the result is reported: it may have to wait for
+    its storage, and from the end of the Activity on the SDK takes none, so the client sends them.
     """
 
-    def __init__(self, next: sdk.ActivityOutboundInterceptor) -> None:  # noqa: A002 - the SDK's name
+    def __init__(self, next: sdk.ActivityOutboundInterceptor, client: Client | None) -> None:  # noqa: A002 - the SDK's name
         super().__init__(next)
+        self._client = client
         self._loop, self._thread = asyncio.get_running_loop(), threading.get_ident()
         self._details: Sequence[Any] = ()
-        self._timer: asyncio.TimerHandle | None = None
+        self._next: asyncio.TimerHandle | asyncio.Task[None]
+        self._has_ended = False
 
     @contextmanager
     def repeat(self) -> Iterator[None]:
-        """Send heartbeats in the worker's loop until the block ends."""
-        info = activity.info()
-        if info.heartbeat_timeout and not info.is_local:
+        """Send heartbeats in the worker's loop until the SDK's task ends that runs this block."""
+        info, task = activity.info(), asyncio.current_task()
+        if info.heartbeat_timeout and not info.is_local and task is not None:
             self._details = info.heartbeat_details  # of the attempt before: this one may end before it has any
             self._wait(info.heartbeat_timeout.total_seconds() / BEATS_IN_TIMEOUT)
+            task.add_done_callback(lambda _: self._next.cancel())
         try:
             yield
         finally:
-            if self._timer is not None:
-                self._timer.cancel()
+            self._has_ended = True
 
     def _wait(self, seconds: float) -> None:
-        self._timer = self._loop.call_later(seconds, self._repeat, seconds)
+        self._next = self._loop.call_later(seconds, self._repeat, seconds)
 
     def _repeat(self, seconds: float) -> None:
-        super().heartbeat(*self._details)
-        self._wait(seconds)
+        if self._has_ended and self._client is not None:
+            self._next = self._loop.create_task(self._repeat_past_sdk(self._client, seconds))
+        else:
+            super().heartbeat(*self._details)
+            self._wait(seconds)
+
+    async def _repeat_past_sdk(self, client: Client, seconds: float) -> None:
+        handle = client.get_async_activity_handle(task_token=self.info().task_token)
+        while True:
+            with suppress(RPCError, AsyncActivityCancelledError, StorageError):
+                await handle.heartbeat(*self._details)
+            await asyncio.sleep(seconds)
 
     def heartbeat(self, *details: Any) -> None:
         self._details = masked = mask_details(details)
