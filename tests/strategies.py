@@ -6,16 +6,17 @@ and what the plan's Calls write (before the reader or after it), so that most pl
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from hypothesis import HealthCheck, Phase, assume, given, seed, settings
+from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
-from acts.activities.shipped_tools import COMPUTE, PLAN, WAIT_TOOL
-from acts.language.errors import InvalidRequest
+from acts.activities.shipped_tools import SHIPPED
 from acts.language.messages import METHODS
-from acts.plan.validate import validate_request
+from acts.plan.validate import validate
 from tests import oracle
 
 KINDS = ("state", "data", "user")
@@ -42,7 +43,10 @@ methods = st.sampled_from(["set", "set", *METHODS])
 
 @dataclass(frozen=True)
 class Case:
-    """A Request whose plan can be walked, and what each Call's Activity returns, by Call id."""
+    """A Request whose plan can be walked, and what each Call's Activity returns, by Call id.
+
+    Of a Call that walks a plan, the results are those inside; of one that names a definition, what that holds, too.
+    """
 
     request: dict[str, Any]
     results: dict[str, Any]
@@ -206,12 +210,24 @@ def tool(name: str, *, activity: bool = True, **more: Any) -> dict[str, Any]:
     return {"type": "object", "properties": meta}
 
 
+_UNDO = {"_undo": {"_tool": "undo", "what": "†result"}}
+ALL_TOOLS = {
+    "act": tool("act", **_UNDO),
+    "undo": tool("undo"),
+    "think": tool("think", activity=False),
+    **SHIPPED,
+    "saved": tool("saved", activity=False, _delegate={"type": "string"}, **_UNDO),
+    "alone": tool("alone", _delegate={"const": "anonymous"}, **_UNDO),
+}
+
+
 @st.composite
 def results_of(draw: st.DrawFn, call: dict[str, Any], options: list[list[Where]]) -> Any:
     """What an Activity returns: a value that often fits the method, a failure, or a Message."""
     kind = draw(st.integers(0, 9))
     if kind == 0:
-        return {"$fail": {"type": draw(st.sampled_from(["Boom", "timeout"])), "message": "it broke"}}
+        details = draw(st.sampled_from([{}, {"details": {"a": 1}}]))
+        return {"$fail": {"type": draw(st.sampled_from(["Boom", "timeout"])), "message": "it broke", **details}}
     if kind in (1, 2) and options:
         return draw(messages(options))
     fitting = {"concat": st.lists(scalars, max_size=2), "merge": objects, "assign": objects}
@@ -282,21 +298,56 @@ def orders() -> st.SearchStrategy[list[int]]:
     return st.permutations(range(MOST_CALLS))
 
 
+# What a worker loads by a name, with the results of its Calls; None: it has nothing of that name
+Saved = Sequence[tuple[str, Any]]
+
+
+@st.composite
+def definitions(draw: st.DrawFn, saved: Saved = ()) -> Any:
+    """A Request that is walked as it stands, with data, Tools and maybe instances of its own."""
+    instances = draw(st.integers(0, 4)) == 0
+    context = draw(contexts(instances=instances))
+    if draw(st.integers(0, 3)) == 0:
+        context.append({"type": "input", "input": draw(objects), "schema": {"type": "object"}})
+    held: list[Where] = [("input", "p"), ("input", "q"), *held_places(context)]
+    plan, results = draw(calls(held, 3, instances=instances, depth=1, inside=True, saved=saved))
+    given = {"type": "input", "input": dict.fromkeys("pq")}
+    request = {"context": [{"type": "tool", "tool": ALL_TOOLS}, *context, {"type": "plan", "run": True, "plan": plan}]}
+    problems = [p for p in validate({"context": [given, *request["context"]]}) if p.fatal]
+    # The oracle knows which references nothing satisfies, but not those of a plan inside this one
+    if any(p.code not in ("cycle", "unknownReference") or p.pointer.count("/plan/") > 1 for p in problems):
+        return None
+    return {"definition": request, "results": results}
+
+
+@st.composite
+def libraries(draw: st.DrawFn) -> Saved:
+    """What a worker may load; the last of it may name the others."""
+    first = [("first", draw(definitions())), ("nowhere", None)]
+    return [*first, ("second", draw(definitions(first)))][draw(st.integers(0, 2)) :]
+
+
 @st.composite
 def cases(
-    draw: st.DrawFn, *, instances: bool | None = None, most_calls: int = MOST_CALLS, shipped: bool = False
+    draw: st.DrawFn,
+    *,
+    instances: bool | None = None,
+    most_calls: int = MOST_CALLS,
+    shipped: bool = False,
+    saved: Saved | None = None,
 ) -> Case:
     """A Request with a plan that uses everything at once, and its scripted results.
 
-    ``shipped``: with the Tools that ship, plans inside plans among them, and with what undoes a Call.
+    ``shipped``: with the Tools that ship, delegates, plans inside plans, and with what undoes a Call. ``saved`` is what
+    they load, if not drawn.
     """
     instances = draw(st.booleans()) if instances is None else instances
     context = draw(contexts(instances=instances))
-    plan, results = draw(calls(held_places(context), most_calls, instances=instances, depth=2 if shipped else 0))
-    tools = {"act": tool("act"), "think": tool("think", activity=False)}
-    if shipped:
-        undoable = {"act": tool("act", _undo={"_tool": "undo", "what": "†result"}), "undo": tool("undo")}
-        tools |= {**undoable, "compute": COMPUTE, "wait": WAIT_TOOL, "plan": PLAN}
+    if saved is None:
+        saved = draw(libraries()) if shipped else ()
+    held = held_places(context)
+    plan, results = draw(calls(held, most_calls, instances=instances, depth=2 if shipped else 0, saved=saved))
+    tools = ALL_TOOLS if shipped else {"act": tool("act"), "think": ALL_TOOLS["think"]}
     message = {"type": "tool", "tool": tools}
     config = {
         "model": "scripted:none",
@@ -314,12 +365,14 @@ def calls(
     instances: bool = False,
     depth: int = 0,
     inside: bool = False,
+    saved: Saved = (),
 ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """The Calls of a plan over a context that has these places, and their results by id.
 
     Without ``depth``, no Tools that ship; the results of a plan inside are those of its Calls.
     """
-    names = ["act"] * 11 + ["think"] * (not inside) + (["compute"] * 3 + ["plan"] * 3 + ["wait"]) * bool(depth)
+    names = ["act"] * 11 + ["think"] * (not inside) + ["saved"] * 3 * bool(saved)
+    names += ([*["compute", "plan"] * 3, "wait", "alone", "http"]) * bool(depth)
     count = draw(st.integers(1, most_calls))
     drawn = [draw(calls_that_write(draw(st.sampled_from(names)), position)) for position in range(count)]
     plan, written = [call for call, _ in drawn], [options for _, options in drawn]
@@ -338,9 +391,9 @@ def calls(
         call.update(draw(timings(pool + before)))
         if (due := draw(waits)) is not None and "_when" not in call and draw(st.booleans()):
             call["_when"] = due + draw(st.sampled_from(["", " != null"]))
-        own, results_of_call = draw(parts(call, pool + before, written[position], depth))
+        own, results_of_call = draw(parts(call, pool + before, written[position], depth, saved))
         call.update(own)
-        if call["_tool"] != "compute" and draw(st.integers(0, 3)) == 0:
+        if call["_tool"] not in ("compute", "http") and draw(st.integers(0, 3)) == 0:
             call["_scopes"] = [render(draw(near(pool))) for _ in range(draw(st.integers(1, 2)))]
         results |= {f"{position + 1}:{call['_tool']}{element}": result for element, result in results_of_call.items()}
     return plan, results
@@ -365,14 +418,25 @@ def calls_that_write(draw: st.DrawFn, name: str, position: int) -> tuple[dict[st
 
 @st.composite
 def parts(
-    draw: st.DrawFn, call: dict[str, Any], pool: list[Where], options: list[list[Where]], depth: int
+    draw: st.DrawFn, call: dict[str, Any], pool: list[Where], options: list[list[Where]], depth: int, saved: Saved
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """The parameters of a Call, and its results: for all of its elements under "", of some under "[0]"."""
     own = draw(parameters(pool, each="_each" in call))
     match call["_tool"]:
+        case "saved":
+            name, results = draw(st.sampled_from(saved))
+            return {**own, "_delegate": name}, {"": results or _MISSING_DELEGATE}
+        case "plan" if saved and draw(st.booleans()):
+            name, results = draw(st.sampled_from(saved))
+            again = draw(st.sampled_from([{}, {}, {"until": "†state.never", "repeat": {"max": 2}}]))
+            return {"plan": name, **({"input": own} if own else {}), **again}, {"": results or _MISSING_PLAN}
         case "plan":
-            inner, results = draw(plans_inside(own, depth - 1))
+            inner, results = draw(plans_inside(own, depth - 1, saved))
             return inner, {"": results}
+        case "http":
+            url = "https://world.test/" + draw(st.sampled_from(["x", f"†{{{draw(texts(pool))}}}"]))
+            answers = st.builds(answer, values, st.sampled_from([200, 200, 201, 404]))
+            return {"method": "POST", "url": url, "json": own}, {"": draw(answers)}
         case "compute":
             return {"p": 1, "q": [2], **own, "code": draw(st.sampled_from(CODES))}, {}
         case "think":
@@ -381,18 +445,33 @@ def parts(
     return own, {at: draw(results_of(call, options)) for at in ["", *(f"[{index}]" for index in elements)]}
 
 
+_MISSING_DELEGATE = {"$fail": {"type": "DelegateNotFound", "message": oracle.SOME_TEXT}}
+_MISSING_PLAN = {"$fail": {"type": "PlanNotFound", "message": oracle.SOME_TEXT}}
+
+
+def answer(value: Any, status: int) -> Any:
+    """What the Tool ``http`` returns of an answer."""
+    headers = {"content-type": "application/json", "content-length": str(len(json.dumps(value)))}
+    if status < 300:
+        return {"status": status, "headers": headers, "json": value}
+    failure = {"type": "httpStatus", "message": oracle.SOME_TEXT, "details": {"status": status, "json": value}}
+    return {"$fail": failure}
+
+
 CODES = ("[p, q]", "len(p)", "p + q", "p['a']", "{'a': p, 'b': [q]}", "[x for x in q if x]", "p if p == q else None")
 
 
 @st.composite
-def plans_inside(draw: st.DrawFn, given: dict[str, Any], depth: int) -> tuple[dict[str, Any], dict[str, Any]]:
+def plans_inside(
+    draw: st.DrawFn, given: dict[str, Any], depth: int, saved: Saved
+) -> tuple[dict[str, Any], dict[str, Any]]:
     """What a Call of the Tool ``plan`` has, and the results of the Calls inside.
 
     With ``until``, its Calls go one after another: who is cancelled would depend on the time else.
     """
     if draw(st.integers(0, 2)):
         held: list[Where] = [("input",), *(("input", name) for name in given)]
-        plan, results = draw(calls(held, 3, depth=depth, inside=True))
+        plan, results = draw(calls(held, 3, depth=depth, inside=True, saved=saved))
         return {"plan": plan, **({"input": given} if given else {})}, results
     plan = [
         {"_tool": "compute", "code": "n + 1", "n": "†input.previous.n || 0", "_outputPath": "†state.m"},
@@ -453,9 +532,17 @@ def collisions(draw: st.DrawFn, *, most_calls: int = MOST_CALLS) -> Case:
     return Case(request, results_by_call)
 
 
-def draw_plans(strategy: st.SearchStrategy[Case], count: int, number: int) -> list[tuple[Case, oracle.Outcome]]:
-    """About so many valid plans by a seed, without a thought that a model must answer, and their serial runs."""
-    out: list[tuple[Case, oracle.Outcome]] = []
+def waits(case: Case) -> bool:
+    return any(call["_tool"] == "wait" for call in case.request["context"][-1]["plan"])
+
+
+# Of all kinds, but for waits, which end when nothing else runs
+plans = st.one_of(cases(), collisions(), cases(shipped=True).filter(lambda case: not waits(case)))
+
+
+def draw_many(strategy: st.SearchStrategy[Any], count: int, number: int) -> list[Any]:
+    """About so many values by a seed."""
+    out: list[Any] = []
 
     @seed(number)
     @settings(
@@ -463,14 +550,20 @@ def draw_plans(strategy: st.SearchStrategy[Case], count: int, number: int) -> li
         suppress_health_check=list(HealthCheck),
     )  # fmt: skip
     @given(strategy)
-    def collect(case: Case) -> None:
-        try:
-            validate_request(case.request)
-        except InvalidRequest:
-            assume(False)
-        expected = oracle.run(case.request, case.results)
-        assume(not any("think" in id_ for id_ in expected.started))
-        out.append((case, expected))
+    def collect(value: Any) -> None:
+        out.append(value)
 
     collect()
     return out
+
+
+def draw_plans(strategy: st.SearchStrategy[Case], count: int, number: int) -> list[tuple[Case, oracle.Outcome]]:
+    """About so many valid plans by a seed, without a thought that a model must answer, and their serial runs."""
+
+    def judge(case: Case) -> tuple[Case, oracle.Outcome] | None:
+        if any(problem.fatal for problem in validate(case.request)):
+            return None
+        expected = oracle.run(case.request, case.results)
+        return None if any("think" in id_ for id_ in expected.started) else (case, expected)
+
+    return draw_many(strategy.map(judge).filter(lambda pair: pair is not None), count, number)

@@ -48,6 +48,7 @@ from acts.language.errors import SettingsError, format_choices, truncate
 from acts.language.spelling import read_plain
 from acts.language.strict_json import json_size, read_json
 from acts.language.tools import SERVER_TOOL, TYPED_TOOL, read_tool, tool_name
+from acts.sets.set_files import DATA, RESULTS
 from acts.telemetry.failures import find_place
 
 if TYPE_CHECKING:
@@ -153,11 +154,11 @@ class Registry:
         """The activity ``acts.tools``, everything that one worker serves, for people who ask before they write a plan.
 
         {} → {version, worker, tools: {name: schema | null}, activities: [names], plans: {name: {workflow, sha256}}};
-        {"only": "plans"} → {plans}
+        {"only": "plans"} → {plans, unset: [variables of folders of sets that it has not]}
         """
         plans = {name: {"workflow": p.workflow, "sha256": p.sha256} for name, p in sorted(self.plans.items())}
         if request.get("only") == "plans":
-            return {"plans": plans}
+            return {"plans": plans, "unset": [name for name in (DATA, RESULTS) if not os.environ.get(name)]}
         tools: dict[str, Any] = {}
         room = MAX_LISTED_BYTES
         for name, schema in sorted({**self.servers.tools, **self.tools}.items()):

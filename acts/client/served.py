@@ -12,6 +12,8 @@ from acts.language.errors import clean, format_choices, suggest
 from acts.language.wire import LIST_TOOLS, PLAN
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from temporalio.client import Client
 
 ANSWER_SECONDS: Final = 10.0  # a worker needs milliseconds, and asks no MCP server
@@ -49,18 +51,30 @@ async def ask_worker(client: Client, queue: str, query: dict[str, Any]) -> dict[
     return answer
 
 
+async def _ask_briefly(client: Client, queue: str) -> dict[str, Any]:
+    """What a worker says of its plans and folders; {} where none can be asked."""
+    try:
+        return await ask_worker(client, queue, {"only": "plans"}) or {}
+    except ClientError as error:
+        if not error.is_unavailable:
+            raise
+    return {}
+
+
+async def require_folders(client: Client, queue: str, variables: Iterable[str]) -> None:
+    """Raises ClientError: a worker lacks a variable that a run over a set needs. Nothing where none can be asked."""
+    unset = (await _ask_briefly(client, queue)).get("unset", ())
+    if missing := [name for name in variables if name in unset]:
+        text = f'a worker of the task queue "{clean(queue, 100)}" has no {" and no ".join(missing)}'
+        raise ClientError(f"{text}: a run over a set would fail", "set it to the folders of sets, for each worker")
+
+
 async def workflow_of_plan(client: Client, queue: str, name: str) -> str:
     """The type of workflow that a plan is for, as a worker says; ``Plan`` where none can be asked.
 
     ClientError: the worker has no plan of this name.
     """
-    try:
-        answer = await ask_worker(client, queue, {"only": "plans"})
-    except ClientError as error:
-        if not error.is_unavailable:
-            raise
-        return PLAN
-    plans = (answer or {}).get("plans")
+    plans = (await _ask_briefly(client, queue)).get("plans")
     if plans is None:
         return PLAN
     if name not in plans:

@@ -15,6 +15,7 @@ import fcntl
 import json
 import logging
 import os
+import re
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -126,6 +127,10 @@ def find_target(address: str | None = None) -> ServerTarget:
     if address := configured:
         is_variable = bool(os.environ.get("TEMPORAL_ADDRESS"))
         source = "TEMPORAL_ADDRESS" if is_variable else "the profile of Temporal's configuration"
+        if not re.fullmatch(r"[^/]+:\d+", address):  # the SDK would look for a host of this name, for ever
+            raise ClientError(
+                f"{source} has the address {clean(address, 100)!r}", "it is host:port, like 127.0.0.1:7233"
+            )
         return ServerTarget(address, source, config)
     if (state := marked_state()) is None:
         source = "the default: TEMPORAL_ADDRESS is not set, and `acts dev` has not run in this folder or above"
@@ -205,16 +210,12 @@ def silent_runtime() -> Runtime:
 
 async def has_pollers(client: Client, queue: str, *, is_for_activities: bool = False) -> bool:
     """False if no worker has polled this queue lately; True if the server cannot tell."""
-    from temporalio.api.enums.v1 import TaskQueueType
-    from temporalio.api.taskqueue.v1 import TaskQueue
-    from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
     from temporalio.service import RPCError
 
-    type_ = TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY if is_for_activities else TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW
-    request = DescribeTaskQueueRequest(
-        namespace=client.namespace, task_queue=TaskQueue(name=queue), task_queue_type=type_
-    )
+    from acts.telemetry.observation import KINDS, describe_queue
+
+    kind = KINDS["activity" if is_for_activities else "workflow"]
     try:
-        return bool((await client.workflow_service.describe_task_queue(request, timeout=RPC)).pollers)
+        return bool((await describe_queue(client, queue, kind, limit=RPC)).pollers)
     except RPCError:
         return True

@@ -213,8 +213,10 @@ def escape_literal(text: str) -> str:
 # -- what a tree yields --------------------------------------------------------
 
 
-def evaluate(tree: Expression, read: Read, work: Work | None = None) -> Json:
-    """What an expression yields: ABSENT, None, or a value; ``work`` counts, and raises TooComplex."""
+def evaluate(tree: Expression, read: Read, work: Work | None = None, *, in_condition: bool = False) -> Json:
+    """What an expression yields: ABSENT, None, or a value; ``work`` counts, and raises TooComplex. To ``&&`` and ``||``
+    false is a value, but where they join conditions, or are a part of one: there it does not hold.
+    """
     if isinstance(tree, Path):
         return read(tree)
     if isinstance(tree, Literal):
@@ -224,16 +226,26 @@ def evaluate(tree: Expression, read: Read, work: Work | None = None) -> Json:
         return _fill(tree, read, work) if isinstance(tree, TextTemplate) else _project(tree, read, work)
     if tree.sign == CHOICE:
         chosen = choose(tree, read, work)
-        return UNKNOWN if chosen is UNKNOWN else evaluate(chosen, read, work)
+        return UNKNOWN if chosen is UNKNOWN else evaluate(chosen, read, work, in_condition=in_condition)
     if tree.sign not in ("||", "&&"):
         return holds(tree, read, work)
-    results = [evaluate(term, read, work) for term in tree.terms]
-    values = [result for result in results if result is not ABSENT and result is not None]
+    in_condition = in_condition or joins_conditions(tree)
+    nothing = (ABSENT, None, False) if in_condition else (ABSENT, None)
+    results = [evaluate(term, read, work, in_condition=in_condition) for term in tree.terms]
+    values = [result for result in results if not any(result is one for one in nothing)]
     if tree.sign == "||":
-        return values[0] if values else None if None in results else ABSENT
-    if any(result is ABSENT for result in results):
-        return ABSENT
-    return results[-1] if len(values) == len(results) else None
+        return values[0] if values else next(one for one in nothing[::-1] if one in results)
+    if len(values) < len(results):
+        return next(one for one in nothing if one in results)
+    return UNKNOWN if in_condition and UNKNOWN in results else results[-1]
+
+
+def joins_conditions(tree: Expression) -> bool:
+    """True for ``&&`` and ``||`` with a comparison or a ``!`` among what they join."""
+    if not isinstance(tree, Operation) or tree.sign not in ("||", "&&"):
+        return False
+    signs = ("!", *COMPARISONS)
+    return any(isinstance(term, Operation) and (term.sign in signs or joins_conditions(term)) for term in tree.terms)
 
 
 def choose(choice: Operation, read: Read, work: Work | None = None) -> Any:
@@ -306,11 +318,7 @@ def holds(tree: Expression, read: Read, work: Work | None = None) -> Any:
 
 
 def _compare(comparison: Operation, read: Read, work: Work) -> Any:
-    sides = []
-    for term in comparison.terms:  # what it yields, or whether it holds where it is a condition itself
-        is_joined = isinstance(term, Operation) and term.sign in ("||", "&&")
-        is_condition = any(isinstance(part, Operation) and part.sign not in ("||", "&&") for part in operands(term))
-        sides.append((holds if is_joined and is_condition else evaluate)(term, read, work))
+    sides = [evaluate(term, read, work) for term in comparison.terms]
     if comparison.accepts_absence:
         sides = [None if side is ABSENT else side for side in sides]
     left, right = sides

@@ -297,7 +297,7 @@ def read_tool(
         return None, [problem]
     consts = {key: value for key, value in values.items() if key != "_output"}
     problems = list(_definition_problems(name, consts, whole["properties"], at))
-    settings: dict[str, Any] = {"_options": Options(), "_person": None}
+    settings: dict[str, Any] = {"_options": Options(), "_person": Person() if "_person" in meta else None}
     for key, model in (("_options", Options), ("_person", Person)):
         try:
             if key in meta:

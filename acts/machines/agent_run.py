@@ -805,7 +805,7 @@ class AnonymousDelegate(DelegateMachine):
                 out = self.budget.settle(self.node.key, usage)
                 if error is None:
                     return out + self.end(output=value, path=chosen)
-                return out if self.is_cancelling else out + self.end(error)
+                return out if self.is_cancelling else out + self.end(error, details=error.details)
         return super().react(event, now)
 
     def on_granted(self, effect: commands.Granted, now: str) -> list[Any]:

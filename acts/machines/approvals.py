@@ -600,7 +600,6 @@ class Approvals:
             return [Note(f"nobody has decided about {wait} yet: {format_choices(who)} may, now")]
         if word == "fail":
             self.expired = f"{EXPIRED}: {wait}"
-            return [*self.close(wait), Decided(wait, Decision(decision=word, by=ENGINE, reason=reason))]
         if word == wire.APPROVE and (self.position.approvers or self._rules[wait.key].selfApproval is False):
             word, reason = wire.REJECT, f"{EXPIRED}, and only a person approves here, no deadline"
         try:

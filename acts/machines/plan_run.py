@@ -56,7 +56,7 @@ _NOT_CARRIED: Final[dict[str, Any]] = {"request": {}, "capabilities": None, "set
 # What a child's id may have behind it where the first choice was in use
 _SPARE: Final = re.compile(r"(~[0-9a-f-]+)?")
 # The keys of a child's report on one instance
-REPORT_KEYS: Final = ("status", "state", "calls", "errors", "writes", "resumed", "undo")
+REPORT_KEYS: Final = ("status", "state", "calls", "errors", "writes", "resumed", "undo", "undone")
 # What one workflow task has no time for is left to the next one, which this timer brings
 REST_TIMER: Final = "go on with what is left"
 REST_SECONDS: Final = 0.001
@@ -294,7 +294,8 @@ class PlanRun(RunMachine):
         self.walk.inner_plan_ended(event.key, (report or {}).get("undo", ()))
         if event.error is not None or report is None:
             error = event.error or CallError(wire.ENGINE_ERROR, "the child said nothing of its result")
-            return self.perform(walk.failed(event.key, CallError(error.code, error.message), now), now)
+            error = CallError(error.code, error.message, (report or {}).get("details"))
+            return self.perform(walk.failed(event.key, error, now), now)
         return self.perform(walk.completed(event.key, report.get("output"), now, report.get("path")), now)
 
     def _is_approved_as(self, call: CallState) -> bool:

@@ -624,10 +624,9 @@ class Walk:
             if not is_met:
                 call.reason = f"_when does not hold: {truncate(node.condition.text, MAX_REASON)}"
                 return "skipped"
-        # A thought, which writes nothing, needs nobody's approval
-        if rank in self.prepared.literal_outputs and (not node.outcomes or self._find_rule(call) is None):
-            return "applying"
-        if node.kind == "latent" and not node.outcomes:
+        if node.kind == "latent" and not node.outcomes:  # a thought, which writes nothing
+            if rank in self.prepared.literal_outputs:
+                return "applying"
             call.reason = "a latent call without _outputPath is never run"
             return "skipped"
         if not node.is_each:
@@ -1068,6 +1067,8 @@ class Walk:
                 states.setdefault(id_, []).append(report.get("status", call.state))
         shared, *parts = map(call_state.status_from_states, states.values())
         status = call_state.status_of(shared, parts)
+        if (status, shared) == ("failed", "completed") and set(self.prepared.request.instances()) - states.keys():
+            status = "partial"  # an instance without Calls has not failed
         if self.is_reached:
             return "completed"
         is_cancelled = self.cancelling and (status == "completed" or self.counts["cancelled"])

@@ -30,7 +30,7 @@ from temporalio.converter import DataConverter, ExternalStorage, StorageDriver, 
 
 from acts.language.wire import STORED_ABOVE_BYTES
 from acts.payloads import stores
-from acts.payloads.codec import codec_from_environment, is_encrypting
+from acts.payloads.codec import AesGcmCodec, codec_from_environment, is_encrypting
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -223,6 +223,17 @@ def client_converter() -> DataConverter:
     from temporalio.contrib.pydantic import pydantic_data_converter
 
     return _with_environment(pydantic_data_converter, driver_from_environment(), CLIENT_PATIENCE_SECONDS)
+
+
+def describe_converter(converter: DataConverter) -> str:
+    """For a worker's identity, `` keys=1a2b3c storage=4d5e6f``: digests of the ids of its keys (never of a key), and of
+    the address of its storage, as far as it has them.
+    """
+    codec, storage = converter.payload_codec, converter.external_storage
+    keys = " ".join(sorted(codec.keys)) if isinstance(codec, AesGcmCodec) else ""
+    stores_ = [d.contents.describe() for d in (storage.drivers if storage else ()) if isinstance(d, ContentDriver)]
+    parts = {"keys": keys, "storage": " ".join(stores_)}
+    return "".join(f" {name}={stores.sha256(text.encode())[:6]}" for name, text in parts.items() if text)
 
 
 def _with_environment(converter: DataConverter, driver: ContentDriver | None, patience: float) -> DataConverter:

@@ -572,6 +572,7 @@ class _CallParser:
         if use.is_of_element and at[0] in META and at[0] != "_when":
             message = f"{MARK}item is an element of _each; {at[0]} is read once, for all elements"
             self.report("invalidExpression", message, *at, hint="use it in parameters and in _when")
+            return None
         return use
 
     def _add_use(self, parse_text: Callable[[str], Expression], text: Json, *at: str | int) -> ReferenceUse | None:

@@ -263,7 +263,8 @@ def _paths_used(tree: Expression, read: Callable[[Path], Json]) -> Iterator[Path
     for term in terms:
         yield from _paths_used(term, read)
         is_any = isinstance(tree, references.Operation) and tree.sign == "||"
-        if is_any and evaluate(term, read) not in (ABSENT, None, UNDECIDED):
+        value = evaluate(term, read) if is_any else None
+        if value not in (ABSENT, None, UNDECIDED) and not (value is False and references.joins_conditions(tree)):
             return
 
 

@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import reduce
@@ -161,9 +161,8 @@ def _problem_items(prepared: ValidatedPlan, dry: DryRuns, type_problems: Sequenc
             text = f"no result can choose {conjunction(node.outcomes[index])}: {text}"
             place = f"{node.pointer}/_outputPath"
             warnings.append(Problem("unreachableOutcome", text, place, node.id, hint, "warning"))
-    idle = {p.call for p in warnings if p.code in ("unreachable", "thought")}
     items = [p.to_json() for p in warnings] + [p.to_json() for p in type_problems]
-    items += [p.to_json() for p in _idle_calls(prepared, dry, idle)]
+    items += [p.to_json() for p in _idle_calls(prepared, dry)]
     items.sort(key=lambda p: p.get("severity") == "warning")
     more = len(items) - MAX_PROBLEMS_REPORTED
     if more > 0:
@@ -172,8 +171,17 @@ def _problem_items(prepared: ValidatedPlan, dry: DryRuns, type_problems: Sequenc
     return items
 
 
-def _idle_calls(prepared: ValidatedPlan, dry: DryRuns, reported: Container[str | None]) -> Iterable[Problem]:
-    """Calls that fail, and Calls that never run and are not ``reported`` for it yet."""
+def find_unreachable(prepared: ValidatedPlan) -> list[Problem]:
+    """A warning for each Call that no outcome reaches; none where the plan is too large, or has too many, to tell."""
+    if count_steps(prepared) > QUICK_STEPS or all(n.condition is None and len(n.outcomes) <= 1 for n in prepared.nodes):
+        return []
+    dry = DryRuns(prepared, set(), QUICK_STEPS)
+    return [problem for problem in _idle_calls(prepared, dry) if problem.code == "unreachable"]
+
+
+def _idle_calls(prepared: ValidatedPlan, dry: DryRuns) -> Iterable[Problem]:
+    """Calls that fail, and Calls that never run and of which the validation has not said so."""
+    reported = {p.call for p in prepared.warnings if p.code == "thought"}
     completed = {rank for run in dry.runs for rank in run.states.get("run", ())}
     writers = {
         rank for run in dry.runs for state in ("failed", "waiting") for rank in run.states.get(state, ())
@@ -312,6 +320,8 @@ def _message_at(paths: Sequence[Path]) -> dict[str, Any]:
 MAX_COMBINATIONS: Final = 64
 # Looks at Calls and paths in all combinations together, 5 to 8 µs each
 MAX_STEPS: Final = LIMITS[DRY_RUN].most
+# Looks at Calls, paths and names in all combinations together, 5 to 8 µs each: half a second, also of a workflow task
+QUICK_STEPS: Final = 60_000
 # Characters of a text, and steps of evaluating values, that take as long as a step here
 _TEXT_PER_STEP: Final = 400
 _WORK_PER_STEP: Final = 5

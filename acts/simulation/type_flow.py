@@ -29,6 +29,7 @@ from acts.language.references import (
     Projection,
     ReferenceUse,
     TextTemplate,
+    joins_conditions,
     operands,
 )
 from acts.language.schemas import follow, with_null
@@ -308,7 +309,8 @@ def _types_of_parameter(node: PlannedCall, at: tuple[str | int, ...]) -> Alterna
 def _producers(prepared: ValidatedPlan, rank: int, tree: Expression) -> list[_Producer]:
     """The producers of an expression's value, as far as they may give one."""
     if isinstance(tree, Operation) and tree.sign == "&&":
-        return _producers(prepared, rank, tree.terms[-1])
+        own = [("the expression", (TypeAlternative("boolean", {}),))] if joins_conditions(tree) else []
+        return own + _producers(prepared, rank, tree.terms[-1])
     if isinstance(tree, (Literal, Projection)) or (isinstance(tree, Operation) and tree.sign in ("!", *COMPARISONS)):
         return [("the expression", (_made_type(tree),))]
     if not isinstance(tree, Path):

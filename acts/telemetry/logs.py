@@ -143,13 +143,17 @@ class MaskedStream:
         return getattr(self._stream, name)
 
 
+_PUBLIC: Final = "acts.payloads."  # whose errors name keys and places, and no value
+
+
 def _bare_traceback(error: BaseException) -> str:
     """Types and places of a failure and its causes, the first cause first, without their texts."""
     parts: list[str] = []
     cause: BaseException | None = error
     while cause is not None and len(parts) < _MAX_CAUSES:
         trace = "".join(traceback.format_tb(cause.__traceback__))
-        parts.append(f"{trace}{_type_of(cause)} (its text is in the history)")
+        is_public = type(cause).__module__.startswith(_PUBLIC)
+        parts.append(f"{trace}{_type_of(cause)}{f': {cause}' if is_public else ' (its text is in the history)'}")
         cause = cause.__cause__ or (None if cause.__suppress_context__ else cause.__context__)
     return "\n".join(reversed(parts))
 

@@ -82,6 +82,10 @@ class _Handler(BaseHTTPRequestHandler):
         self._serve_events = worker.serve_events
         super().__init__(*args)
 
+    def handle(self) -> None:
+        with suppress(ConnectionError):  # a client has hung up
+            super().handle()
+
     def do_GET(self) -> None:
         if self._serve_events is not None and self.path.startswith("/runs/"):
             self._serve_events(self)

@@ -199,7 +199,7 @@ class Decision(BaseModel, frozen=True, strict=True, extra="forbid", populate_by_
 
     @property
     def closes(self) -> bool:
-        return self.decision in (APPROVE, REJECT, ANSWER, UNDO)
+        return self.decision not in (EDIT, REVOKE)
 
     def to_json(self) -> dict[str, Any]:
         output = {} if self.output is ABSENT else {"output": self.output}

@@ -41,11 +41,12 @@ def build_result(walk: Walk, usage: Usage, status: str | None = None, batch_limi
     reported = 0 if batch_limit is None else json_size([call.value for call in walk.calls if call.value])
     is_large = batch_limit is not None and reported > batch_limit
     if ids := walk.prepared.request.instances():
-        reports = {id_: call_summary(calls) for id_, calls in calls_by_instance(walk).items()}
+        # An instance without Calls, or one that was not reached
+        idle = out["status"] if out["status"] in ("cancelled", "rejected") or not walk.has_begun else "completed"
+        own = {} if walk.has_begun else {"status": idle}
+        reports = {id_: {**call_summary(calls), **own} for id_, calls in calls_by_instance(walk).items()}
         for run in walk.calls:
             reports |= run.value or {}
-        # An instance without Calls, or one that was not reached
-        idle = walk.status if walk.status in ("cancelled", "rejected") else "completed"
         out["instances"] = _instance_items(ids, reports, idle, None if is_large else walk.context.log.state)
         items = [item for item in items if "instance" not in item]
     out |= {
@@ -66,8 +67,21 @@ def _instance_items(
     for id_ in ids:
         report = reports.get(id_, {"status": idle, "calls": [], "errors": []})
         more = {} if state is None else {"state": state(id_), "calls": report["calls"], "errors": report["errors"]}
-        out[id_] = {"status": report["status"], **more}
+        undone = {"undone": report["undone"]} if "undone" in report else {}
+        out[id_] = {"status": report["status"], **more, **undone}
     return out
+
+
+def total_undone(parts: Iterable[dict[str, Any] | None]) -> dict[str, Any] | None:
+    """What a run and its instances have undone: ``{workflowId, status, calls, errors}``, of several ``workflowIds``."""
+    runs = {part["workflowId"]: part for part in parts if part is not None}
+    if len(runs) <= 1:
+        return next(iter(runs.values()), None)
+    errors, statuses = [e for part in runs.values() for e in part["errors"]], [p["status"] for p in runs.values()]
+    return {
+        "workflowIds": list(runs)[:MAX_ERRORS], "status": next((s for s in statuses if s != "completed"), "completed"),
+        "calls": sum(part["calls"] for part in runs.values()), "errors": without_details(errors),
+    }  # fmt: skip
 
 
 def appended_messages(walk: Walk) -> list[dict[str, Any]]:

@@ -33,7 +33,7 @@ from acts.machines.set_run import SetRun
 from acts.plan.calls import UNIT
 from acts.plan.validate import ValidatedPlan
 from acts.planner.request_estimate import estimate_prompt_bytes
-from acts.simulation.simulate import FIGURES, count_steps, sample, simulate_prepared
+from acts.simulation.simulate import FIGURES, QUICK_STEPS, count_steps, sample, simulate_prepared
 from acts.tree.decisions import CONTENT, FORM, SIGN, TOOL_CHANGES, UNFILLED, PendingApproval
 from acts.tree.records import Turn
 from acts.tree.search_attributes import (
@@ -285,7 +285,9 @@ class RunView:
         return {**out, "turns": turns} if turns else out
 
     def _with_decisions(self, result: dict[str, Any]) -> dict[str, Any]:
-        more = {"decisions": self._run.approvals.records, "undone": self._run.undone}
+        items = result.get("instances", {}).values()  # of a set, numbers
+        parts = [self._run.undone, *(item.get("undone") for item in items if isinstance(item, dict))]
+        more = {"decisions": self._run.approvals.records, "undone": results.total_undone(parts)}
         return result | {key: value for key, value in more.items() if value}
 
 
@@ -434,9 +436,9 @@ class PlanView(RunView):
         out: dict[str, Any] = {"status": run.finished}
         if run.usage.requests:
             out["usage"] = run.usage.to_json()
-        not_undone = [] if run.undone is None else run.undone["errors"]
-        for item in report.values():
-            item["errors"] = [*item["errors"], *(not_undone if item["status"] == "failed" else ())]
+        if run.undone is not None:
+            for item in [item for item in report.values() if item["status"] == "failed"]:
+                item |= {"errors": item["errors"] + run.undone["errors"], "undone": run.undone}
         out |= report.get(members[0], {}) if len(members) == 1 else {"instances": report}
         return self._with_decisions(out)
 
@@ -605,8 +607,6 @@ def _failure_line(failure: dict[str, Any]) -> str:
 # -- the page in the Web UI ------------------------------------------------------------------------------------
 
 MAX_CALLS: Final = 150  # a person reads no more than so many Calls, and a run with more is seldom approved on a page
-# Looks at Calls, paths and names in all combinations together, 5 to 8 µs each: half a second of a workflow task
-MAX_STEPS: Final = 60_000
 MAX_MESSAGES: Final = 5_000  # … and a context of so many messages, mostly that of a batch, takes about as long
 MAX_PATHS: Final = 8  # paths of one cell; a Call may read hundreds
 MAX_APPROVALS: Final = 20  # pending approvals with their JSON, and decisions
@@ -747,9 +747,9 @@ def describe_proposal(
     """
     whole = prepared.unsplit or prepared  # the Calls, not the children that walk them
     is_large = len(whole.nodes) > MAX_CALLS or len(whole.request.context) > MAX_MESSAGES
-    if is_large or count_steps(whole) > MAX_STEPS:
+    if is_large or count_steps(whole) > QUICK_STEPS:
         return f"### The plan\n\n{len(whole.nodes)} calls: `acts simulate` shows what they would do", {}
-    simulation = simulate_prepared(whole, max_steps=MAX_STEPS)
+    simulation = simulate_prepared(whole, max_steps=QUICK_STEPS)
     calls, problems, outcomes = simulation["calls"], simulation["problems"], simulation["outcomes"]
     more = " or more" if outcomes["truncated"] else ""
     rows = [

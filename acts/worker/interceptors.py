@@ -124,9 +124,14 @@ class _Activities(sdk.ActivityInboundInterceptor):
             try:
                 return await self._proceed(input)
             except (asyncio.CancelledError, CancelledError):
-                if not is_worker_stopping():
+                if is_worker_stopping():
+                    raise _worker_stops() from None
+                details = activity.cancellation_details()
+                if details is None or not (details.not_found or details.timed_out):
                     raise
-                raise _worker_stops() from None
+                # The server takes no report any more: this is for the log
+                why = "its time is over" if details.timed_out else "its run has ended, or waits for it no more"
+                raise ApplicationError(f"the call was cut off: {why}", type="Cancelled") from None
 
     async def _proceed(self, call: sdk.ExecuteActivityInput, place: int = 0) -> Any:
         if place < len(self._steps):

@@ -29,7 +29,7 @@ from acts.activities.set_work import SetActivities
 from acts.delegates.sources import read_folders
 from acts.machines.plan_run import PlanRun
 from acts.machines.set_run import SetRun
-from acts.payloads.converter import worker_converter
+from acts.payloads.converter import describe_converter, worker_converter
 from acts.payloads.storage_gc import claim_storage
 from acts.telemetry.failures import EngineFailureConverter
 from acts.telemetry.tracing import Tracing
@@ -97,7 +97,7 @@ class Plugin(SimplePlugin):
         if not serves_all_names:
             refuse_unanswered(self._tools, registry.names, dict.fromkeys(self._tools, "the plugin"))
         config["activities"] = [*dict.fromkeys((*users, *registry.activities)), *own, *others]
-        config["identity"] = config.get("identity") or registry.identity
+        config["identity"] = config.get("identity") or registry.identity + describe_converter(client.data_converter)
         secrets = SecretInterceptor(registry, self._settings.secrets, self._announce)
         steps: list[Step] = [registry.refuse_missing, secrets]
         steps += [self._run_tools(names)] if self._run_tools is not None else []

@@ -35,6 +35,7 @@ from acts.worker.watch import read_container_limit
 
 logger = logging.getLogger(__name__)
 _MAX_PORT: Final = 65_535
+MAX_QUEUE: Final = 500  # the server takes 1,000 characters; the queue of a limited Activity has its name behind it
 
 
 def _resolve(text: str) -> str:
@@ -94,7 +95,7 @@ class LogSettings(BaseSettings):
 
 
 class Settings(LogSettings):
-    task_queue: str = Field(TASK_QUEUE, description="the queue to serve (acts)")
+    task_queue: str = Field(TASK_QUEUE, max_length=MAX_QUEUE, description="the queue to serve (acts)")
     activities: str = Field("", description="Python modules with Tools (docs/tools.md), comma separated")
     tools: str = Field("", description="folders with *.json Tools, separated like PATH")
     shipped_tools: str | None = Field(None, description="which Tools that ship it has (docs/tools.md): all, if not set")
@@ -124,7 +125,9 @@ class Settings(LogSettings):
         "", description="NAME=N, …: of these Activities at most N at once here, and the rest waits (docs/sizing.md)"
     )
     max_parallel: int | None = Field(None, ge=1, le=MAX_PARALLEL, description="the most that maxParallel may be")
-    max_cost: float | None = Field(None, ge=0, description="US dollars for models that a run may cost at most")
+    max_cost: float | None = Field(
+        None, ge=0, allow_inf_nan=False, description="US dollars for models that a run may cost at most"
+    )
     day_cost: Annotated[str, AfterValidator(check_day_costs)] = Field(
         "", description="US dollars of all runs of a day, or for each value of a tag: 500, customer=20"
     )
@@ -162,6 +165,7 @@ class Settings(LogSettings):
             raise SettingsError(mistake)
         settings = super().from_environment()
         _ = settings.delegate_sources, settings.set_sources, approvers_from_environment()
+        sources.read_folders("ACTS_SCRIPTS", settings.scripts)
         sources.read_hosts("ACTS_HTTP_HOSTS", settings.http_hosts)
         sources.read_hosts("ACTS_HTTP_PRIVATE_HOSTS", settings.http_private_hosts, needs_port=True)
         check_setting(settings.secrets)

@@ -45,7 +45,8 @@ class TaskBoard:
 
     def __init__(self) -> None:
         with tempfile.TemporaryFile() as file:
-            file.truncate(SLOTS * SLOT_BYTES)
+            file.write(bytes(SLOTS * SLOT_BYTES))  # a hole in a file that a full disk cannot fill ends the process
+            file.flush()
             self.descriptor = os.dup(file.fileno())  # what the watchdog's process maps
         weakref.finalize(self, os.close, self.descriptor)
         self._memory = mmap.mmap(self.descriptor, SLOTS * SLOT_BYTES)

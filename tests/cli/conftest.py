@@ -10,7 +10,7 @@ import sys
 import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +64,19 @@ def run_acts(*arguments: str, cwd: Path, **environment: str) -> subprocess.Compl
     )
 
 
+@contextmanager
+def worker_process(environment: dict[str, str]) -> Iterator[None]:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "acts.worker"], cwd=ROOT, env=clean_environment(**environment),
+        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+    )  # fmt: skip
+    with process:
+        assert process.stdout is not None
+        assert any("acts worker" in line for line in process.stdout)
+        yield
+        process.terminate()
+
+
 @pytest.fixture(scope="session")
 def worker(server: DevServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     """A worker process that serves the examples; yields the environment of its clients."""
@@ -81,19 +94,8 @@ def worker(server: DevServer, tmp_path_factory: pytest.TempPathFactory) -> Itera
     }
     shutil.copy(ROOT / "examples" / "weather" / "plan.yaml", plans / "outing.yaml")
     (plans / "needy.yaml").write_text(NEEDY, "utf-8")
-    process = subprocess.Popen(
-        [sys.executable, "-m", "acts.worker"],
-        cwd=ROOT,
-        env=clean_environment(**environment),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-    )
-    with process:
-        assert process.stdout is not None
-        assert any("acts worker" in line for line in process.stdout)
+    with worker_process(environment):
         yield environment
-        process.terminate()
 
 
 @pytest.fixture

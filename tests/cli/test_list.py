@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import base64
 import json
 import os
 from datetime import UTC, datetime
@@ -18,8 +20,9 @@ from acts.cli.main import app
 from acts.client.client_errors import ClientError
 from acts.client.run_reader import IS_WAITING, PHASES, runs_query, tag_conditions
 from acts.tree.search_attributes import TYPES
-from tests.cli.conftest import Acts, new_name, run_acts, wait_for_approvals, wait_for_listing
+from tests.cli.conftest import Acts, new_name, run_acts, wait_for_approvals, wait_for_listing, worker_process
 from tests.cli.test_instances import SHARED, write_batch
+from tests.support import assert_eventually
 
 NOW = datetime(2026, 1, 2, 12, 0, tzinfo=UTC)
 
@@ -247,6 +250,40 @@ def test_all_is_well_where_a_worker_serves_the_queue(acts: Acts) -> None:
     )
     assert "1 worker on" in found["workers"]["text"]
     assert found["models"]["text"] == "no model has a key here"
+
+
+async def test_workers_are_named_that_cannot_read_what_others_write_or_have_no_folders_for_a_set(
+    acts: Acts, worker: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (keys := tmp_path / "keys").write_text(f"k1 {base64.b64encode(b'x' * 32).decode()}\n", "utf-8")
+    (tmp_path / "rows.csv").write_text("total\n5\n", "utf-8")
+    plan = {"type": "plan", "plan": [{"_tool": "pay", "of": "†row.total"}]}
+    (tmp_path / "pay.json").write_text(json.dumps({"context": [{"type": "tool", "tool": "pay"}, plan]}))
+    monkeypatch.delenv("ACTS_DATA")
+    monkeypatch.setenv("ACTS_TASK_QUEUE", new_name())
+    plain = {**worker, "ACTS_TASK_QUEUE": os.environ["ACTS_TASK_QUEUE"], "ACTS_DATA": ""}
+    other = {**plain, "ACTS_CODEC_KEYS": str(keys), "ACTS_STORAGE": f"file:{tmp_path / 'values'}"}
+
+    async def differences() -> list[str]:
+        done = await asyncio.to_thread(acts, "doctor", "--json")
+        texts = [f["text"] for f in json.loads(done.stdout)["findings"] if f["level"] == "fail"]
+        return [text for text in texts if "differ" in text]
+
+    with worker_process(plain):
+        refused = acts("run", "pay.json", "--set", "rows.csv", "--detach")
+        assert (refused.exit_code, "has no ACTS_DATA: a run over a set would fail" in refused.output) == (2, True)
+        with worker_process(other):
+            of_keys, of_storage = await assert_eventually(differences, why="the server lists both workers")
+    assert of_keys.startswith("workers differ in ACTS_CODEC_KEYS; by digest, none: acts/")
+    assert of_storage.startswith("workers differ in ACTS_STORAGE; by digest, none: acts/")
+    assert of_keys.endswith("; this shell: none")
+
+
+def test_a_namespace_that_is_not_there_is_the_last_that_the_doctor_asks_for(
+    acts: Acts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TEMPORAL_NAMESPACE", "nowhere")
+    assert list(findings(acts("doctor", "--json").stdout))[-2:] == ["server", "namespace"]
 
 
 def test_a_queue_without_workers_fails_and_says_what_to_do(acts: Acts) -> None:

@@ -61,6 +61,11 @@ def test_tools_of_the_environment_are_loaded(tmp_path: Path, monkeypatch: pytest
     assert [p.code for p in preflight.errors] == ["schemaMismatch"]
 
 
+def test_a_call_that_no_outcome_reaches_is_a_warning_before_anything_runs() -> None:
+    preflight = run_preflight(request(CALL, {**CALL, "_when": "false"}, tool={**TOOL, "_activity": "a"}))
+    assert [(p.code, p.call, p.fatal) for p in preflight.problems] == [("unreachable", "2:add", False)]
+
+
 @pytest.mark.parametrize(("own", "stops"), [({}, True), ({"_activity": ""}, False), ({"_activity": None}, False)])
 def test_a_tool_that_nothing_answers_is_named_unless_it_says_that_a_model_does(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own: dict[str, Any], *, stops: bool

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import ctypes
 import re
 import time
@@ -28,6 +29,12 @@ def hang(call: Json, tool: Json, context: Json) -> str:
 
 
 @activity.defn
+async def wait(call: Json, tool: Json, context: Json) -> None:
+    activity.logger.warning("it waits")
+    await asyncio.Event().wait()
+
+
+@activity.defn
 def hold_lock(call: Json, tool: Json, context: Json) -> str:
     ctypes.PyDLL(None).sleep(LONG_SECONDS)  # a function of a PyDLL keeps the interpreter lock
     return "late"
@@ -44,7 +51,7 @@ def tool_of(name: str) -> Json:
     return {"type": "object", "properties": properties}
 
 
-TOOLS = {name: tool_of(name) for name in ("block_loop", "hang", "hold_lock", "echo")}
+TOOLS = {name: tool_of(name) for name in ("block_loop", "hang", "wait", "hold_lock", "echo")}
 
 _completed = acts.machines.walk.Walk.completed
 

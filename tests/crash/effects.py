@@ -88,16 +88,16 @@ async def report(call: dict[str, Json], tool: Json, context: Json) -> Json:
 
 @activity.defn
 async def play(call: dict[str, Json], tool: Json, context: Json) -> Json:
-    """An effect, and then what ``returns`` says, as JSON: by element, or one for all; maybe a failure.
+    """An effect, and then what ``returns`` says, as JSON: by element (``at``), or one for all; maybe a failure.
 
     One that undoes another notes what.
     """
-    element = activity.info().activity_id.partition("[")[2]
     await effect(call, json.dumps(call.get("what"), sort_keys=True))
     results = json.loads(call.get("returns", "{}"))
-    result = results.get(element, results.get(""))
+    result = results.get(str(call.get("at")), results.get(""))
     if isinstance(result, dict) and set(result) == {"$fail"}:
-        raise ApplicationError(result["$fail"]["message"], type=result["$fail"]["type"], non_retryable=True)
+        error, details = result["$fail"], [result["$fail"]["details"]] if "details" in result["$fail"] else []
+        raise ApplicationError(error["message"], *details, type=error["type"], non_retryable=True)
     return result
 
 

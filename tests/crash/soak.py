@@ -11,15 +11,18 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import json
 import logging
 import re
 import shutil
 import sys
 import tempfile
+import threading
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 from random import Random
 from typing import Any, TypeVar
@@ -32,8 +35,9 @@ from temporalio.service import RPCError
 
 from acts.worker.plugin import build_replayer
 from tests.crash.resets import keys_of, reset, reset_points, runs_of, type_of
-from tests.crash.soak_runs import KINDS, Scenario, write_files
+from tests.crash.soak_runs import KINDS, Answers, Scenario, http_port, write_files
 from tests.crash.test_kill import Program, World
+from tests.property.drive import plain
 
 Json = Any
 T = TypeVar("T")
@@ -318,6 +322,9 @@ class Soak:
         self.summary.attempts = world.begun()
         done = {id_ for (id_,) in world.rows("SELECT id FROM done")}
         self.summary.effects = len(done)
+        requests = sum(chosen.requests for chosen in self.runs.values())
+        if len(Answers.keys) != requests:
+            problems.append(f"{len(Answers.keys)} requests were made by http, not {requests}")
         owners: dict[str, list[Json]] = {}
         for name, ids in keys.items():
             if len(ids) > 1:
@@ -330,9 +337,8 @@ class Soak:
         for id_, chosen in self.runs.items():
             if counts[id_] != chosen.calls:
                 problems.append(f"{id_}: {counts[id_]} calls, not {chosen.calls}")
-            done = tuple(
-                what for (what,) in world.rows("SELECT result FROM done WHERE run = ? ORDER BY rowid", f"{id_}/undo")
-            )
+            rows = world.rows("SELECT result FROM done WHERE run = ? ORDER BY rowid", f"{id_}/undo")
+            done = tuple(json.dumps(plain(json.loads(what)), sort_keys=True) for (what,) in rows)
             if done != chosen.undone:
                 problems.append(f"{id_}: {done} are undone, not {chosen.undone}")
 
@@ -366,6 +372,8 @@ def two_engines(world: World) -> None:
 
 async def soak(folder: Path, seconds: float, seed: int, kinds: list[str] | None, histories: Path | None) -> Summary:
     world = World(folder, is_patient=True)
+    answering = ThreadingHTTPServer(("127.0.0.1", http_port()), Answers)
+    threading.Thread(target=answering.serve_forever, daemon=True).start()
     try:
         world.programs["engine"].env |= write_files(folder)
         two_engines(world)
@@ -377,6 +385,7 @@ async def soak(folder: Path, seconds: float, seed: int, kinds: list[str] | None,
         return summary
     finally:
         world.close()
+        answering.shutdown()
 
 
 def main() -> int:

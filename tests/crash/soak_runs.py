@@ -9,19 +9,24 @@ import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cache
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, ClassVar
+from urllib.parse import parse_qs, urlsplit
 
 from tests.crash.test_kill import OPTIONS
 from tests.oracle import ABSENT, Outcome, call_of
 from tests.property.drive import plain
-from tests.strategies import Case, cases, draw_plans
+from tests.strategies import Case, Saved, cases, definitions, draw_many, draw_plans
+from tests.support import free_port
 from tests.workflow.foreign import call, tool
 
 Json = Any
 NAMES = "abcd"
 PLANS_AT_ONCE = 40  # drawn
+SAVED = 12  # definitions, and as many that may name them
+PLAYED = ("act", "undo", "alone")
 ADD = tool("add_one", activity="add_one", options=OPTIONS)
 INPUT = {"type": "input", "zero": 0}
 
@@ -39,6 +44,7 @@ class Scenario:
     instances: dict[str, Json] = field(default_factory=dict)
     expected: Outcome | None = None
     undone: tuple[str, ...] = ()  # what was undone, in order, as JSON
+    requests: int = 0  # of the Tool http
 
     def differs(self, result: Json) -> str | None:
         """How a result differs from what the run must come to, or None."""
@@ -90,8 +96,10 @@ ANSWERS = [
 
 def write_files(folder: Path) -> dict[str, str]:
     """Definitions and scripts for the engine; returns the settings that name their folders."""
-    out = {}
-    for kind, files in (("delegates", DEFINITIONS), ("scripts", {"soak": {"answers": ANSWERS}})):
+    out = {"ACTS_HTTP_PRIVATE_HOSTS": f"127.0.0.1:{http_port()}"}
+    saved = {name: loaded["definition"] for name, loaded in library() if loaded is not None}
+    contents = {"delegates": DEFINITIONS | saved, "plans": saved, "scripts": {"soak": {"answers": ANSWERS}}}
+    for kind, files in contents.items():
         (folder / kind).mkdir()
         for name, content in files.items():
             (folder / kind / f"{name}.json").write_text(json.dumps(content), "utf-8")
@@ -99,34 +107,78 @@ def write_files(folder: Path) -> dict[str, str]:
     return out
 
 
-def telling(case: Case) -> Case:
+@cache
+def library() -> Saved:
+    """What random plans may load."""
+
+    def tell(names: str, loaded: list[Json]) -> list[tuple[str, Json]]:
+        requests = [telling(one["definition"], one["results"]) for one in loaded]
+        return [(f"{names}{n}", {**loaded[n], "definition": request}) for n, request in enumerate(requests)]
+
+    first = tell("first", draw_many(definitions().filter(bool), SAVED, 1))
+    return [*first, *tell("second", draw_many(definitions(first).filter(bool), SAVED, 2)), ("nowhere", None)]
+
+
+@cache
+def http_port() -> int:
+    return free_port()
+
+
+class Answers(BaseHTTPRequestHandler):
+    """What the Tool ``http`` asks: it answers what it is told to, at times only the second time."""
+
+    keys: ClassVar[set[str]] = set()
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        (returns,) = parse_qs(urlsplit(self.path).query)["returns"]
+        result = json.loads(returns)[""]
+        result = result.get("$fail", {}).get("details", result)
+        key, body = self.headers["Idempotency-Key"], json.dumps(result["json"]).encode()
+        is_busy = key not in self.keys and key < "4"
+        self.keys.add(key)
+        self.send_response_only(503 if is_busy else result["status"])
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+
+def telling(request: Json, results: dict[str, Json]) -> Json:
     """The same plan, each Call of which says what it returns, for an Activity in another process."""
 
     def told(calls: list[Json], results: dict[str, Json]) -> list[Json]:
         out = []
         for at, one in enumerate(calls, 1):
             id_ = f"{at}:{one['_tool']}"
-            own = {key[len(id_) :].strip("["): value for key, value in results.items() if call_of(key) == id_}
-            inside = {"plan": told(one["plan"], results[id_])} if "plan" in one else {}
-            returns = {"returns": json.dumps(own)} if one["_tool"] == "act" else {}
-            out.append({**one, **inside, **returns})
+            own = {key[len(id_) :].strip("[]"): value for key, value in results.items() if call_of(key) == id_}
+            returns, more = {"returns": json.dumps(own)}, dict[str, Json]()
+            match one["_tool"]:
+                case "act" | "alone":
+                    more = {**returns, **({"at": "†index"} if "_each" in one else {})}
+                case "http":
+                    url = one["url"].replace("https://world.test", f"http://127.0.0.1:{http_port()}")
+                    more = {"url": url, "query": returns}
+                case "plan" if isinstance(one["plan"], list):
+                    more = {"plan": told(one["plan"], results[id_])}
+            out.append({**one, **more})
         return out
 
-    tools, *data, plan = case.request["context"]
+    tools, *data, plan = request["context"]
     plays = {"_activity": {"const": "play"}, "_options": {"const": OPTIONS}}
     named = {
-        name: {**schema, "properties": {**schema["properties"], **(plays if name in ("act", "undo") else {})}}
+        name: {**schema, "properties": {**schema["properties"], **(plays if name in PLAYED else {})}}
         for name, schema in tools["tool"].items()
     }
-    context = [{**tools, "tool": named}, *data, {**plan, "plan": told(plan["plan"], case.results)}]
-    return Case({**case.request, "context": context}, case.results)
+    return {**request, "context": [{**tools, "tool": named}, *data, {**plan, "plan": told(plan["plan"], results)}]}
 
 
 @cache
 def drawn(random: Random) -> Iterator[tuple[Case, Outcome]]:
     while True:
-        long = cases(shipped=True).filter(lambda case: len(case.request["context"][-1]["plan"]) > 2)
-        yield from draw_plans(long.map(telling), PLANS_AT_ONCE, random.getrandbits(32))
+        long = cases(shipped=True, saved=library()).filter(lambda case: len(case.request["context"][-1]["plan"]) > 2)
+        told = long.map(lambda case: Case(telling(case.request, case.results), case.results))
+        yield from draw_plans(told, PLANS_AT_ONCE, random.getrandbits(32))
 
 
 def random_plan(random: Random, queue: str) -> Scenario:
@@ -136,9 +188,9 @@ def random_plan(random: Random, queue: str) -> Scenario:
     case.request["context"][0]["tool"]["act"]["properties"]["_options"] = {"const": options}
     case.request["config"]["maxParallel"] = random.choice([1, 3, 100])
     undone = expected.undo if expected.failed and "onFailure" in case.request["config"] else []
-    calls = expected.starts_of("act") + len(undone)
+    calls, requests = expected.starts_of("act", "alone") + len(undone), expected.starts_of("http")
     values = tuple(json.dumps(what, sort_keys=True) for _, what in undone)
-    return Scenario("plan", "Plan", case.request, calls, None, expected=expected, undone=values)
+    return Scenario("plan", "Plan", case.request, calls, None, expected=expected, undone=values, requests=requests)
 
 
 def differences(result: Json, expected: Outcome) -> Json:

@@ -91,6 +91,10 @@ async def test_a_tool_that_blocks_stops_no_other_run_and_no_stop(server: DevServ
     await start(client, victim, ("hang", "x"))
     await victim.logs("tool block_loop of run", "tests/crash/blockers.py", "in block_loop")
     await neighbour_completes(client, victim)
+    over = await start(client, victim, ("wait", "x"))
+    await victim.logs("it waits")
+    await over.terminate()
+    await victim.logs("Cancelled: the call was cut off: its run has ended", "tool=wait")
     victim.process.send_signal(signal.SIGTERM)
     assert await victim.end() == 0
     assert victim.text().count("WorkerStopped: the worker is stopping") == 2

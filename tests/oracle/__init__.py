@@ -43,7 +43,7 @@ from tests.oracle.expressions import (
 )
 from tests.oracle.folding import DATA_LIKE, Entry, Refused, deep_merge, entry, get, put, read_messages, view
 from tests.oracle.ordering import Cycle, unsatisfied
-from tests.oracle.serial_run import SOME_TEXT, Outcome, call_of, compute, instances_of, run
+from tests.oracle.serial_run import SOME_TEXT, Outcome, call_of, compute, instances_of, is_failure, run
 
 __all__ = [
     "ABSENT",
@@ -64,6 +64,7 @@ __all__ = [
     "get",
     "holds",
     "instances_of",
+    "is_failure",
     "parse",
     "parse_condition",
     "paths",

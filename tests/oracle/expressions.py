@@ -185,18 +185,9 @@ def holds(tree: Any, read: Any) -> bool:
     if word in ("or", "and"):
         return (any if word == "or" else all)(holds(part, read) for part in rest)
     if word in OPERATORS:
-        return compares(word, *(side(part, read) for part in rest), null=("json", None) in rest)
+        return compares(word, *(evaluate(part, read) for part in rest), null=("json", None) in rest)
     value = evaluate(tree, read)
     return value is not ABSENT and value is not None and value is not False
-
-
-def side(tree: Any, read: Any) -> Any:
-    word, rest = tree
-    if word == "json":
-        return rest
-    inner = ("not", "choice", *OPERATORS)
-    is_plain = word in ("path", "part", "choice") or (word in ("or", "and") and all(p[0] not in inner for p in rest))
-    return evaluate(tree, read) if is_plain else holds(tree, read)
 
 
 def compares(operator: str, left: Any, right: Any, *, null: bool) -> bool:
@@ -223,7 +214,12 @@ def same(one: Any, other: Any) -> bool:
     return (type(one) is bool) == (type(other) is bool) and one == other
 
 
-def evaluate(tree: Any, read: Any) -> Any:
+def asks(tree: Any) -> bool:
+    word, rest = tree
+    return word == "not" or word in OPERATORS or (word in ("and", "or") and any(map(asks, rest)))
+
+
+def evaluate(tree: Any, read: Any, *, asked: bool = False) -> Any:
     word, rest = tree
     if word == "path":
         return read(rest)
@@ -232,16 +228,18 @@ def evaluate(tree: Any, read: Any) -> Any:
     if word == "part":
         return project(read(rest[0]), rest[1], read)
     if word == "choice":
-        return evaluate(rest[1] if holds(rest[0], read) else rest[2], read)
+        return evaluate(rest[1] if holds(rest[0], read) else rest[2], read, asked=asked)
     if word == "not" or word in OPERATORS:
         return holds(tree, read)
-    results = [evaluate(part, read) for part in rest]
-    values = [v for v in results if v is not ABSENT and v is not None]
-    if word == "or":
-        return values[0] if values else None if any(v is None for v in results) else ABSENT
-    if len(values) == len(results):
+    asked = asked or asks(tree)
+    results = [evaluate(part, read, asked=asked) for part in rest]
+    values = [v for v in results if not (v is ABSENT or v is None or (v is False and asked))]
+    if word == "or" and values:
+        return values[0]
+    if word == "and" and len(values) == len(results):
         return values[-1]
-    return ABSENT if any(v is ABSENT for v in results) else None
+    empty = [x for x in (ABSENT, None, False) if any(v is x for v in results)]
+    return empty[-1 if word == "or" else 0]
 
 
 def project(value: Any, steps: list[Any], read: Any) -> Any:

@@ -54,6 +54,14 @@ class Call:
     def each(self) -> bool:
         return "_each" in self.raw
 
+    @property
+    def definition(self) -> str | None:
+        """The name of what is loaded for it."""
+        delegate = self.raw.get("_delegate", self.tool.get("_delegate"))
+        if delegate == "acts:plan":
+            delegate = self.raw["plan"] if isinstance(self.raw["plan"], str) else None
+        return None if delegate == "anonymous" else delegate
+
     def paths(self, tree: Any) -> list[Where]:
         return [p for p in paths(tree) if not (self.each and p[0] in ELEMENT)]
 

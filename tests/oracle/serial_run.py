@@ -46,10 +46,10 @@ class Outcome:
     def failed(self) -> bool:
         return "failed" in self.states.values()
 
-    def starts_of(self, tool: str) -> int:
-        """How often the Calls of a Tool are made, here and inside."""
-        own = sum(id_.partition(":")[2].partition("[")[0] == tool for id_ in self.started)
-        return own + sum(inner.starts_of(tool) for inner in self.inside)
+    def starts_of(self, *tools: str) -> int:
+        """How often the Calls of Tools are made, here and inside."""
+        own = sum(id_.partition(":")[2].partition("[")[0] in tools for id_ in self.started)
+        return own + sum(inner.starts_of(*tools) for inner in self.inside)
 
     def view(self, kind: str, instance: str | None = None) -> Any:
         return view(self.entries, kind, instance)
@@ -102,10 +102,8 @@ class _Turn:
         call = self.call
         if call.when is not None and not self.is_per_element(call.when) and not holds(call.when, self.read):
             return "skipped"
-        if call.latent and not call.each and "_output" in call.raw and self.has_literal_output():
-            return self.write([(p, call.raw["_output"]) for p in call.outcomes[0]]) if call.outcomes else "completed"
         if call.latent and not call.outcomes:
-            return "skipped"
+            return "completed" if self.has_literal_output() else "skipped"
         return self.run_each(results) if call.each else self.run_once(results)
 
     def run_once(self, results: dict[str, Any]) -> str:
@@ -113,12 +111,14 @@ class _Turn:
         missing = [text for text in expressions(call.parameters) if yields(text, self.read) is ABSENT]
         if missing:
             return "skipped" if self.is_withheld(missing) else self.fail("UnresolvedReference")
+        if self.has_literal_output():
+            return self.write([(p, call.raw["_output"]) for p in call.outcomes[0]])
         parameters = resolve(call.parameters, self.read) | call.literal
         result = self.start(call.id, parameters, results)
         if not call.outcomes:
             return "detached"
         if is_failure(result):
-            return self.fail(result["$fail"]["type"], result["$fail"]["message"])
+            return self.fail(*result["$fail"].values())
         try:
             writes = self.place_result(result)
         except Refused as refused:
@@ -197,18 +197,26 @@ class _Turn:
             result = compute(**parameters)
         if name == "plan":
             return self.walk(id_, parameters, scoped, result)
+        if self.call.definition is not None:
+            result = self.walk(id_, {"input": parameters}, scoped, result)
         if "_undo" in self.call.tool and self.call.outcomes and not is_failure(result):
             self.undo.insert(0, (id_, result))
         return result
 
     def walk(self, id_: str, parameters: dict[str, Any], scoped: list[Any], results: dict[str, Any]) -> Any:
-        """The plan inside, as often as it is repeated."""
+        """The plan inside, or that of a definition, as often as it is repeated."""
+        if is_failure(results):
+            return results  # nothing is loaded
+        definition: list[Any] = [{"type": "plan", "plan": parameters.get("plan")}]
+        if self.call.definition is not None:
+            definition, results = results["definition"]["context"], results["results"]
+        is_own = self.call.raw["_tool"] == "plan"
         until = parse_condition(parameters["until"]) if "until" in parameters else None
         given, previous = parameters.get("input", {}), None
         for _ in range(parameters["repeat"]["max"] if "repeat" in parameters else 1):
             given = {**given, "previous": previous} if "repeat" in parameters else given
             data = [*scoped, {"type": "input", "input": given}]
-            request = {"context": [*self.tools, *data, {"type": "plan", "plan": parameters["plan"]}]}
+            request = {"context": [*definition, *(self.tools if is_own else ()), *data]}
             try:
                 if unsatisfied(request):
                     return {"$fail": {"type": "InvalidRequest", "message": SOME_TEXT}}
@@ -216,25 +224,28 @@ class _Turn:
                 return {"$fail": {"type": "InvalidRequest", "message": SOME_TEXT}}
             inner = run(request, results, until)
             self.out.inside.append(inner)
-            self.undo[:0] = [(f"{id_}/{call}", what) for call, what in inner.undo] if self.call.outcomes else []
+            if self.call.outcomes and is_own:  # what a delegate has done is undone by its Tool
+                self.undo[:0] = [(f"{id_}/{call}", what) for call, what in inner.undo]
             if inner.failed and not inner.reached:
                 return {"$fail": {"type": "PlanFailed", "message": SOME_TEXT}}
             previous = inner.view("state")
             previous = {} if previous is ABSENT else previous
             if until is None or inner.reached:
-                return previous["output"] if isinstance(previous, dict) and "output" in previous else previous
+                if isinstance(previous, dict) and "output" in previous:
+                    return previous["output"]
+                return {i: inner.view("state", i) for i in instances_of(request)} or previous
         return {"$fail": {"type": "untilUnmet", "message": SOME_TEXT}}
 
     def has_literal_output(self) -> bool:
         """Eager: an ``_output`` counts when it depends only on Calls whose ``_output`` counts."""
-        by_id = {c.id: c for c in self.earlier}
+        by_id = {c.id: c for c in (*self.earlier, self.call)}
 
         def is_literal(id_: str) -> bool:
             call = by_id[id_]
             is_given = call.latent and "_output" in call.raw and not call.each
             return is_given and all(is_literal(d) for d in self.out.depends[id_])
 
-        return all(is_literal(d) for d in self.out.depends[self.call.id])
+        return is_literal(self.call.id)
 
     def is_withheld(self, missing: list[str]) -> bool:
         """A dependency was skipped, failed, or took another outcome than what is missing."""
@@ -270,7 +281,7 @@ class _Turn:
         call = self.call
         if not call.choices:
             return []  # OPEN
-        if not is_message(result):
+        if not is_message(result) or not call.tool.get("_activity"):
             return [(p, result) for p in call.outcomes[0]]
         kind, payload = result.get("kind", result["type"]), result[result["type"]]
         choices = call.outcomes[: call.choices]

@@ -15,18 +15,19 @@ from acts.language.messages import Data, parse_message, parse_request
 from acts.language.references import Path, parse_condition
 from acts.language.strict_json import write_json
 from acts.language.values import ABSENT
-from acts.machines.agent_run import WalkedDelegate
+from acts.language.wire import ANONYMOUS
+from acts.machines.agent_run import AnonymousDelegate, DelegateMachine, WalkedDelegate
 from acts.machines.call_state import SETTLED, call_item
 from acts.machines.commands import AskHuman, Command, EndEarly, Finish, StartCall, StartChild, StartTimer
-from acts.machines.events import Begin, ChildEnded, TimerFired
+from acts.machines.events import Begin, CallEnded, ChildEnded, TimerFired
 from acts.machines.walk import Walk
 from acts.plan.calls import PlannedCall
 from acts.plan.context_log import END, Log
 from acts.plan.graph import Graph
 from acts.plan.validate import ValidatedPlan, validate_request
-from acts.tree.child_requests import build_delegate_input, delegate_request, inner_plan
+from acts.tree.child_requests import anonymous_request, build_delegate_input, delegate_request, inner_plan
 from acts.tree.past_run import UndoStep
-from acts.tree.records import Capabilities, TreePosition, WalkState
+from acts.tree.records import Capabilities, ContextRef, TreePosition, WalkState
 from tests import oracle
 from tests.cases import row
 
@@ -41,7 +42,7 @@ def many(examples: int) -> settings:
 
 ENGINE_CODES = {
     *("UnresolvedReference", "WrongKind", "OutsideOutputPath", "eachFailed"),
-    *("InvalidRequest", "PlanFailed", "untilUnmet", "computeFailed"),
+    *("InvalidRequest", "PlanFailed", "untilUnmet", "computeFailed", "httpStatus", "DelegateNotFound", "PlanNotFound"),
 }
 DATE = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+Z")
 _DECODER = json.JSONDecoder()
@@ -133,21 +134,34 @@ class Drive:
         self.running.remove(id_)
         result = self.result(id_)
         parameters, context = self.started[id_]
-        if not self.is_scripted and self.node(id_).walks_plan:
-            result = self.walk_inside(id_, parameters, context)
+        if not self.is_scripted and self.node(id_).kind == "delegate":
+            result = self.delegate(id_, parameters, context, result)
         elif not self.is_scripted and self.node(id_).tool.name == "compute":
             result = oracle.compute(**parameters)
         if isinstance(result, dict) and set(result) == {"$fail"} and not self.node(id_).is_detached:
-            error = CallError(result["$fail"]["type"], result["$fail"]["message"])
+            error = call_error(result)
             self.perform(self.walk.failed(id_, error, NOW))
         else:
             self.perform(self.walk.completed(id_, json.loads(json.dumps(result)), NOW))
 
-    def walk_inside(self, id_: str, parameters: Any, context: list[Any]) -> Any:
-        """What the delegate behind a Call of the Tool ``plan`` makes of the walks of its plan."""
-        plan, position = inner_plan(parameters, self.prepared, Capabilities()), TreePosition()
-        own = build_delegate_input(parameters, context, self.node(id_), {}, position, {}, plan=plan)
-        request = delegate_request(own, {"context": [{"type": "plan", "plan": list(plan.calls or ())}]})
+    def delegate(self, id_: str, parameters: Any, context: list[Any], scripted: Any) -> Any:
+        """What the run behind a Call makes of its Activity, of the plan in the Call, or of a definition."""
+        node, position = self.node(id_), TreePosition()
+        call = {**parameters, "_id": self.walk.identify(node)}
+        if node.delegate == ANONYMOUS:
+            own = build_delegate_input(call, context, node, {}, position, {})
+            return self.answer_alone(AnonymousDelegate(
+                id_, own, position, validate_request(anonymous_request(own)), Capabilities(),
+                ContextRef(workflowId="run", runId="1", messageCount=0),
+            ), scripted, (call, context))  # fmt: skip
+        if oracle.is_failure(scripted):
+            return scripted
+        plan = inner_plan(parameters, self.prepared, Capabilities()) if node.walks_plan else None
+        definition, results = {"context": [{"type": "plan", "plan": parameters.get("plan")}]}, scripted
+        if plan is None or plan.calls is None:
+            definition, results = scripted["definition"], scripted["results"]
+        own = build_delegate_input(call, context, node, {}, position, {}, plan=plan)
+        request = delegate_request(own, definition)
         delegate = WalkedDelegate(id_, own, position, parse_request(request), request)
         commands, steps = delegate.handle(Begin(), NOW), list[UndoStep]()
         while delegate.finished is None:
@@ -157,9 +171,10 @@ class Drive:
                 continue
             report, error = None, None
             try:
-                inner = Drive(start.input.request, self.result(id_), until=start.input.until)
-            except InvalidRequest:
-                error = CallError("InvalidRequest", "")
+                inner = Drive(start.input.request, results, until=start.input.until)
+            except InvalidRequest as invalid:
+                codes = {p.code for p in invalid.problems if p.fatal}
+                error = CallError("InvalidRequest" if codes <= {"cycle", "unknownReference"} else "", str(codes))
             else:
                 inner.finish_all()
                 self.inside.append(inner)
@@ -170,9 +185,15 @@ class Drive:
         steps = [step.to_json() for step in delegate.steps]
         if not self.node(id_).is_detached:
             self.walk.inner_plan_ended(id_, steps)
-        if delegate.failure is not None:
-            return {"$fail": {"type": delegate.failure.code, "message": delegate.failure.message}}
-        return delegate.result["output"]
+        return outcome_of(delegate)
+
+    def answer_alone(self, delegate: AnonymousDelegate, scripted: Any, sent: Any) -> Any:
+        (start,) = delegate.handle(Begin(), NOW)
+        call = {k: v for k, v in start.call.items() if k == "_id" or not k.startswith("_")}
+        assert (call, start.context) == sent, "its Activity is called as the Call would be"
+        error = call_error(scripted) if oracle.is_failure(scripted) else None
+        delegate.handle(CallEnded(start.node.key, None if error else scripted, error=error), NOW)
+        return outcome_of(delegate)
 
     def finish_next(self, order: Sequence[int]) -> None:
         """The most urgent of the running Calls reports, else waits are over; ``order`` lists positions of Calls."""
@@ -219,6 +240,18 @@ class Drive:
             "appended": walk.context.appended(),
             "views": views(walk.context.log, self.prepared),
         }
+
+
+def call_error(result: Any) -> CallError:
+    return CallError(*result["$fail"].values())
+
+
+def outcome_of(delegate: DelegateMachine) -> Any:
+    """What the run above is told."""
+    if delegate.failure is not None:
+        failure, details = delegate.failure, delegate.result.get("details")
+        return {"$fail": {"type": failure.code, "message": failure.message, "details": details}}
+    return delegate.result["output"]
 
 
 def begin(*plan: dict[str, Any], context: Any = (), results: Any = None, config: Any = None) -> Drive:

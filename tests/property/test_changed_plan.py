@@ -20,8 +20,6 @@ from tests.strategies import (
     INSTANCES,
     MOST_CALLS,
     Case,
-    cases,
-    collisions,
     held_places,
     methods,
     near,
@@ -29,6 +27,7 @@ from tests.strategies import (
     output_text,
     outputs,
     parameters,
+    plans,
     render,
     results_of,
     tool,
@@ -36,9 +35,6 @@ from tests.strategies import (
 )
 
 Json = Any
-
-
-plans = st.one_of(cases(), collisions())
 
 
 @dataclass

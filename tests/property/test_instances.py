@@ -18,7 +18,8 @@ from acts.plan.calls import UNIT
 from acts.plan.validate import ValidatedPlan, validate_parsed, validate_request
 from acts.tree.child_requests import Batch, expand_template, needs_children, split_into_children
 from acts.views.results import build_result, cut_result
-from tests.property.drive import NOW, Drive, many
+from tests import oracle
+from tests.property.drive import NOW, Drive, many, plain
 from tests.strategies import Case, cases, orders
 
 Json = Any
@@ -87,8 +88,11 @@ def context_of(walk: Walk, instance: str) -> list[Json]:
     return [m for m in build_result(walk, Usage())["context"] if m.get("_instance") == instance]
 
 
+plans = cases(instances=True) | cases(instances=True, shipped=True)
+
+
 @many(25)
-@given(cases(instances=True), orders())
+@given(plans, orders())
 def test_children_come_to_what_one_walk_comes_to(case: Case, order: list[int]) -> None:
     prepared = prepared_of(case.request)
     assume(not any(p.code == "unknownReference" for p in prepared.warnings))  # a child of one is then refused
@@ -102,31 +106,33 @@ def test_children_come_to_what_one_walk_comes_to(case: Case, order: list[int]) -
         assert context_of(batched.drive.walk, instance) == context_of(whole.walk, instance)
 
 
-def template(case: Case) -> Json:
-    """The same plan, none of whose Calls names an instance."""
-    request = json.loads(json.dumps(case.request))
-    for call in request["context"][-1]["plan"]:
-        call.pop("_instance", None)
-    return request
+def in_instance(case: Case, instance: str | None) -> Json:
+    """The same plan, whose Calls all name an instance; with None, that of a template."""
+    *context, plan = case.request["context"]
+    own = {} if instance is None else {"_instance": instance}
+    calls = [{k: v for k, v in call.items() if k != "_instance"} | own for call in plan["plan"]]
+    return {**case.request, "context": [*context, {**plan, "plan": calls}]}
 
 
 @many(25)
-@given(cases(instances=True), orders(), st.integers(1, 3))
-def test_a_child_of_several_instances_comes_to_what_a_child_of_each_comes_to(
-    case: Case, order: list[int], per_child: int
-) -> None:
-    request = template(case)
+@given(plans, orders(), st.integers(1, 3))
+def test_each_instance_of_a_template_comes_to_its_serial_run(case: Case, order: list[int], per_child: int) -> None:
+    request = in_instance(case, None)
+    request["config"] = {**request["config"], "instancesPerChild": per_child}
     prepared = prepared_of(request)
     assume(not any(p.code == "unknownReference" for p in prepared.warnings))  # a child of one is then refused
-    alone = Batched(prepared, case.results, order)
-    request["config"] = {**(request.get("config") or {}), "instancesPerChild": per_child}
-    several = prepared_of(request)
-    both = Batched(several, case.results, order)
-    assert result_of(both.drive.walk) == result_of(alone.drive.walk)
+    result = build_result(Batched(prepared, case.results, order).drive.walk, Usage())
+    for id_, own in result["instances"].items():
+        expected = oracle.run(in_instance(case, id_), case.results)
+        assert {call["id"]: call["state"] for call in own["calls"]} == expected.states
+        assert {c["id"]: plain(c["error"]) for c in own["calls"] if "error" in c} == expected.errors
+        assert plain(own["state"]) == expected.view("state", id_)
+        appended = [{k: v for k, v in m.items() if k != "_call"} for m in result["context"] if m["_instance"] == id_]
+        assert plain(appended) == [{k: v for k, v in m.items() if k != "_call"} for m in expected.appended]
 
 
 @many(25)
-@given(cases(instances=True))
+@given(plans)
 def test_the_request_of_a_child_has_nothing_of_another_instance(case: Case) -> None:
     prepared = prepared_of(case.request)
     batch = Batch(prepared, {})

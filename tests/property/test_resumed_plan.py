@@ -107,7 +107,9 @@ def test_a_resumed_run_is_the_serial_run_with_the_results_that_were_taken_over(
     for approving in script:
         step(old, order, approving=approving)
     # What runs again answers something else than it did
-    fresh = {id_: data.draw(values) if data.draw(st.booleans()) else r for id_, r in new_results.items()}
+    answered = {id_ for id_ in new_results if oracle.call_of(id_).endswith((":act", ":think", ":alone", ":http"))}
+    fresh = {id_: data.draw(values) if id_ in answered and data.draw(st.booleans()) else r
+             for id_, r in new_results.items()}  # fmt: skip
     drive = resumed(old, new, fresh, keeps_ids=keeps_ids)
     for _ in range(carry_at):
         step(drive, order, approving=True)

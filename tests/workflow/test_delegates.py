@@ -12,7 +12,7 @@ from temporalio.client import WorkflowExecutionStatus, WorkflowFailureError
 
 from tests.workflow.agents import Agents, Saved, delegating
 from tests.workflow.foreign import Foreign, call, decide, ended, of_type, pending, pending_anew, result_of_failed
-from tests.workflow.tools import Heart
+from tests.workflow.tools import Heart, refuse
 
 Json = Any
 TEXT = {"type": "string"}
@@ -194,3 +194,10 @@ async def test_cancelling_reaches_down_the_tree(foreign: Foreign, saved: Saved) 
         await asyncio.wait_for(heart.stopped.wait(), 180)
     found = await foreign.client.get_workflow_handle(f"{handle.id}/1:top/plan/1:deep").describe()
     assert found.status == WorkflowExecutionStatus.CANCELED
+
+
+async def test_the_failure_of_an_activity_in_an_anonymous_delegate_has_its_details(foreign: Foreign) -> None:
+    alone = foreign.tool("refuse", _delegate={"const": "anonymous"})
+    async with foreign.serving(refuse):
+        result = await foreign.run(call("refuse", "†state.receipt", _errorPath="†state.failure"), context=[alone])
+    assert result["state"] == {"failure": {"code": "declined", "message": "no funds", "details": {"balance": 3}}}

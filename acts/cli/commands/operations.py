@@ -46,7 +46,7 @@ from acts.activities.registry import from_environment as registry_from_environme
 from acts.activities.run_setup import registered_types, value_type
 from acts.cli import console as cli
 from acts.cli.console import clean, command_error, console, count_text, option, print_err, print_json, print_message
-from acts.cli.text.preflight import load_registry
+from acts.cli.text.preflight import is_configured, load_registry
 from acts.cli.text.source import looks_like_file, read_source
 from acts.client import server
 from acts.client.client_errors import ClientError
@@ -58,10 +58,10 @@ from acts.machines.plan_run import PlanRun
 from acts.payloads import codec as payload_codec
 from acts.payloads.codec_server import TOKEN_VARIABLE, create_server
 from acts.payloads.converter import VARIABLE as STORAGE
-from acts.payloads.converter import client_converter, driver_from_environment
+from acts.payloads.converter import client_converter, describe_converter, driver_from_environment, verify_storage
 from acts.payloads.storage_gc import Inventory, delete_unused, find_objection, find_unused, payloads_of, total_size
 from acts.payloads.stores import ContentStore, sha256
-from acts.telemetry.observation import FAILING_RUNS, KINDS, MAX_POLL_SECONDS, describe_queue
+from acts.telemetry.observation import FAILING_RUNS, KINDS, describe_queue
 from acts.tree.search_attributes import TYPES
 from acts.views.run_views import CurrentTools, PlanView
 from acts.views.text import describe_call
@@ -74,6 +74,13 @@ _DIGEST: Final = re.compile(r"^acts/([0-9a-f]{8}) ")
 _ASK_SECONDS: Final = 60.0
 _MAX_OPEN: Final = 50  # runs whose Activities the doctor asks for, a request each
 _MAX_LISTED: Final = 5  # Calls, and workers
+# The server ends an idle poll after a minute, and the worker begins another; it lists who is gone for five
+FRESH_POLL_SECONDS: Final = 75.0
+_PAYLOAD_HINTS: Final = {
+    "keys": "they cannot read what others write: give all the same keys (docs/security.md), and restart those that "
+    "began before a rotation: a worker shows the keys of its start",
+    "storage": "they cannot read what others write: set it alike (one folder under two paths differs, and works)",
+}
 MAX_BACKLOG_SECONDS: Final = 60.0  # work that waits for a free slot for so long is no burst any more
 WEB_UI: Final = ("http://localhost:8233", "http://127.0.0.1:8233")  # of `acts dev` and `temporal server start-dev`
 # Below this, a program that has stored a value and not yet reported it could lose it
@@ -98,7 +105,9 @@ CodecOrigins = Annotated[
 ]
 Delete = Annotated[bool, option("--delete", "Delete what is unused; without it, only count.")]
 Force = Annotated[bool, option("--force", "Also where the values may be those of another server.")]
-Grace = Annotated[str, option("--grace TIME", "Leave what was used within this time, like 12h or 7d.")]
+Grace = Annotated[
+    str, option("--grace TIME", "Leave what was used within this time, like 12h; and what was used this week.")
+]
 HistoryOrRun = Annotated[
     str, cli.argument("ID|FILE", "A run, or a history as `temporal workflow show -o json` prints it.")
 ]
@@ -178,6 +187,8 @@ async def doctor(queue: Queue = None, ask: Ask = None, as_json: cli.AsJson = Fal
         for name, ask_server in SERVER_CHECKS.items():
             advice = "check TEMPORAL_NAMESPACE" if name == "namespace" else ""
             await add_findings(findings, name, partial(ask_server, client, queue or server.task_queue()), advice)
+            if name == "namespace" and findings[name][0].level == "fail":
+                break  # nothing can be asked of it
     levels = {finding.level for listed in findings.values() for finding in listed}
     if as_json:
         rows = [{"check": name, **vars(f)} for name, listed in findings.items() for f in listed]
@@ -219,6 +230,8 @@ async def check_tools() -> list[Finding]:
 
 async def check_payloads() -> list[Finding]:
     client_converter()
+    if away := await asyncio.to_thread(verify_storage, writes=False):
+        return [warn(away, "values above 128 KiB wait until it is back")]
     names = [name for name in ("ACTS_CODEC_KEYS", "ACTS_STORAGE") if os.environ.get(name)]
     return [ok(f"{' and '.join(names)} can be read" if names else "neither encrypted nor stored elsewhere")]
 
@@ -305,11 +318,14 @@ async def check_workers(client: Client, name: str) -> list[Finding]:
     queues = [await describe_queue(client, name, kind, limit=RPC) for kind in KINDS.values()]
     polls = [poller for queue in queues for poller in queue.pollers]
     polls.sort(key=poll_age, reverse=True)
-    pollers = list({p.identity: p for p in polls if poll_age(p) < MAX_POLL_SECONDS}.values())
+    latest = {p.identity: p for p in polls}
+    pollers = [p for p in latest.values() if poll_age(p) < FRESH_POLL_SECONDS]
     if not pollers:
         last = f"; the last was {describe_poller(polls[-1])}" if polls else ""
         return [fail(f"no worker polls the task queue {name!r}: runs wait for one{last}", START_WORKER)]
-    findings = judge_workers(name, pollers, registry_from_environment())
+    registry = registry_from_environment() if is_configured() else None  # this shell may load nothing, on purpose
+    findings = judge_workers(name, pollers, registry, gone=len(latest) - len(pollers))
+    findings += judge_payloads(pollers, describe_converter(client.data_converter))
     for deployment in sorted({poller_deployment(p)[0] for p in pollers} - {""}):
         request = requests.DescribeWorkerDeploymentRequest(namespace=client.namespace, deployment_name=deployment)
         try:
@@ -333,7 +349,7 @@ async def check_workers(client: Client, name: str) -> list[Finding]:
 
 def poll_age(poller: PollerInfo) -> float:
     """Seconds since the poll began."""
-    return time.time() - poller.last_access_time.ToMilliseconds() / 1000
+    return max(0.0, time.time() - poller.last_access_time.ToMilliseconds() / 1000)
 
 
 def poller_deployment(poller: PollerInfo) -> tuple[str, str]:
@@ -349,20 +365,46 @@ def describe_poller(poller: PollerInfo) -> str:
     return clean(f"{poller.identity}{version}, {poll_age(poller):.0f} s ago", 300)
 
 
-def judge_workers(name: str, pollers: Sequence[PollerInfo], registry: Registry) -> list[Finding]:
+def judge_workers(name: str, pollers: Sequence[PollerInfo], registry: Registry | None, gone: int = 0) -> list[Finding]:
+    """``registry`` None: this shell loads no Tools of its own. ``gone``: workers that the server still lists."""
     identities = [p.identity for p in pollers]
     digests = Counter(m[1] if (m := _DIGEST.match(id_)) else f"not of this engine ({id_})" for id_ in identities)
     versions = ", ".join(f"{n} × {clean(digest, 40)}" for digest, n in sorted(digests.items()))
     text = f"{count_text(len(pollers), 'worker')} on {name!r}, tools {versions}"
+    text += f" ({gone} more that the server lists have ended or stand still)" if gone else ""
     findings = [ok(text)]
     if len(digests) > 1 and len(set(map(poller_deployment, pollers))) == 1:
         hint = "as in a rolling deploy; if it lasts, a worker was not updated (docs/deploy.md)"
         findings = [warn(f"{text}: they differ", hint)]
-    own = registry.version
-    if own not in digests and (registry.tools or registry.activities):
+    if registry is not None and registry.version not in digests:
         hint = "set ACTS_ACTIVITIES, ACTS_TOOLS, ACTS_PLANS and ACTS_MCP as the workers have them, or restart those"
-        findings.append(warn(f"the tools of this shell ({own}) are those of no worker", hint))
+        findings.append(warn(f"the tools of this shell ({registry.version}) are those of no worker", hint))
     return findings
+
+
+def judge_payloads(pollers: Iterable[PollerInfo], own: str) -> list[Finding]:
+    """Workers that cannot read what others write, by the digests in their identities; ``own`` are those of this shell.
+
+    A worker's are of its start, and keys are read again while it runs: with other keys it may have these by now.
+    """
+    ours, findings = [poller for poller in pollers if _DIGEST.match(poller.identity)], []
+    for name, variable in (("keys", payload_codec.VARIABLE), ("storage", STORAGE)):
+        groups: dict[str, list[str]] = {}
+        for poller in ours:
+            groups.setdefault(_read_digest(poller.identity, name), []).append(describe_poller(poller))
+        here = _read_digest(own, name)
+        lists = [f"{digest or 'none'}: {', '.join(texts[-_MAX_LISTED:])}" for digest, texts in sorted(groups.items())]
+        text = f"differ in {variable}; by digest, {'; '.join(lists)}; this shell: {here or 'none'}"
+        if len(groups) > 1:
+            findings.append((fail if "" in groups else warn)(f"workers {text}", _PAYLOAD_HINTS[name]))
+        elif groups and here not in groups:
+            findings.append(warn(f"this shell and the workers {text}", _PAYLOAD_HINTS[name]))
+    return findings
+
+
+def _read_digest(identity: str, name: str) -> str:
+    found = re.search(rf" {name}=(\w+)", identity)
+    return found[1] if found else ""
 
 
 def judge_deployment(name: str, current: str, builds: Iterable[str], unversioned: str) -> Finding:
@@ -508,7 +550,10 @@ async def gc(delete: Delete = False, grace: Grace = "1d", force: Force = False, 
     client = await server.connect()
     began, cutoff = time.monotonic(), datetime.now(UTC) - timedelta(seconds=seconds)
     if seconds < _SHORT_GRACE_SECONDS:
-        print_err("a grace period below 1h is safe only while no worker and no client stores values", "yellow")
+        why = "a program stores a value some time before a run refers to it"
+        print_err(
+            f"--grace {grace} is safe only while no worker and no client runs: {why}; else use 1h or more", "yellow"
+        )
     inventory = await find_unused(client, store, timedelta(seconds=seconds))
     if not force and (objection := await find_objection(client, store, inventory)):
         raise command_error(objection, hint="nothing was deleted; --force takes no account of it")
@@ -521,7 +566,7 @@ async def gc(delete: Delete = False, grace: Grace = "1d", force: Force = False, 
     print(f"{about}: {count_text(len(inventory.contents), 'value')}, {decimal(total_size(inventory.contents))}")
     read = f"{count_text(inventory.runs, 'run')} and {count_text(inventory.schedules, 'schedule')}"
     print(f"  in use      {used:>8,}   by {read}, read in {time.monotonic() - began:.1f} s")
-    print(f"  too young   {inventory.young:>8,}   used within the grace period")
+    print(f"  too young   {inventory.young:>8,}   used this week (Monday to Sunday, UTC), or within --grace {grace}")
     print(f"  unused      {len(inventory.unused):>8,}   {decimal(total_size(inventory.unused))}")
     if delete:
         print(f"deleted {len(inventory.unused):,}")

@@ -32,7 +32,7 @@ from acts.cli.text import source as texts
 from acts.client import client as runs
 from acts.client import server, start_runs
 from acts.client.run_reader import RunReader, RunResult, iso_text, open_run
-from acts.client.served import workflow_of_plan
+from acts.client.served import require_folders, workflow_of_plan
 from acts.language.source_text import SourceText
 from acts.language.values import Json
 from acts.language.wire import AGENT, INVALID_REQUEST, PLAN, SET_NOT_FOUND, UNDO
@@ -88,6 +88,7 @@ class StartPolicy:
     as_json: bool = False
     detach: bool = False
     id_policy: start_runs.IdPolicy = _FRESH
+    needs: tuple[str, ...] = ()  # variables that its workers must have
 
 
 @app.add
@@ -132,7 +133,8 @@ async def run(
     workflow = AGENT if preflight.agent else PLAN
     if preflight.why:
         print_err(clean(f"starting {'an' if preflight.agent else 'a'} {workflow} ({preflight.why})"), "dim")
-    policy = dataclasses.replace(policy, watch=watch or (checks.names_set(request) and not as_json))
+    watch = watch or (checks.names_set(request) and not as_json)
+    policy = dataclasses.replace(policy, watch=watch, needs=checks.folders_for_set(preflight.request))
     return await start_and_wait(request, workflow, run_id or new_id(file), source, policy)
 
 
@@ -294,6 +296,8 @@ async def start_and_wait(
     if not await server.has_pollers(client, queue):
         text = f'no worker serves the task queue "{queue}" at {target.address} yet'
         cli.print_message(text, hint=f"the run waits for one; {server.START_WORKER}", severity="warning")
+    if policy.needs:
+        await require_folders(client, queue, policy.needs)
     workflow = workflow or await workflow_of_plan(client, queue, request["plan"])
     run = await start(client, workflow, request, run_id, source.name, policy)
     link = ""

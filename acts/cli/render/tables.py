@@ -54,9 +54,7 @@ MAX_MERGED: Final = 5  # names of calls in one row
 MAX_NAME: Final = 100
 MAX_VALUE: Final = 10_000  # characters of one part of what is decided
 MAX_INLINE: Final = 80  # … of one that is on the line of its name
-_PAST: Final = {
-    APPROVE: "approved", REJECT: "rejected", EDIT: "edited", ANSWER: "answered", REVOKE: "revoked", UNDO: "had undone",
-}  # fmt: skip
+_PAST: Final = {APPROVE: "approved", REVOKE: "revoked", UNDO: "had undone"}  # the others: edited, failed …
 STATE_STYLES: Final = {
     "running": "bold cyan", "awaiting": "bold magenta", "ready": "cyan", "pending": "dim", "completed": "green",
     "detached": "green", "skipped": "dim", "failed": "bold red", "rejected": "bold red", "cancelled": "yellow",
@@ -199,7 +197,7 @@ def _decision_lines(report: Mapping[str, Any]) -> Iterator[Text]:
         subject = words.decided_name(record) + (f" [{record['instance']}]" if record.get("instance") else "")
         proof = f", signed with {signed.get('key')}" if isinstance(signed, dict) else ""
         by, reason = clean(record.get("by") or "somebody", 100), record.get("reason")
-        text = f"{record.get('date')}  {tick}{by} {_PAST.get(word, word)} {subject}"
+        text = f"{record.get('date')}  {tick}{by} {_PAST.get(word, f'{word}ed')} {subject}"
         text = clean(f"{text} (version {record.get('version')}){proof}")
         text += f": {clean(reason, MAX_NOTE)}" if reason else ""
         yield Text(f"  {text}", "red" if word == REJECT else "")
@@ -349,7 +347,7 @@ def print_outcome(outcome: run_reader.RunResult, run: str, *facts: str) -> None:
     if isinstance(result, dict):
         if isinstance(undone := result.get("undone"), dict):
             errors = len(undone.get("errors") or ())
-            more = f", {errors} not: {shell('acts', 'show', undone.get('workflowId'))}" if errors else ""
+            more = f", {errors} not: {shell('acts', 'show', undone.get('workflowId') or run)}" if errors else ""
             screen.print(Text(clean(f"undone: {count_text(int(undone.get('calls', 0)), 'call')}{more}"), "yellow"))
         if isinstance(resumed := result.get("resumedFrom"), dict):
             rows, calls = (resumed.get("instances") or {}).get("takenOver"), len(resumed.get("calls") or ())

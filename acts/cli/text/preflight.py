@@ -30,6 +30,7 @@ from acts.language.wire import RESULTS_EXIST
 from acts.machines.budget import LEAST_OUTPUT_TOKENS
 from acts.plan.validate import ValidatedPlan, approve_problems, validate, validate_parsed, validate_request
 from acts.planner.request_estimate import estimate_request
+from acts.simulation.simulate import find_unreachable
 from acts.simulation.type_flow import CANNOT_FIT, find_type_problems
 from acts.tree.set_records import DATE_PART, RUN_PART, fill_name, is_wild
 
@@ -142,7 +143,8 @@ def _find_problems(
     hint = "; or set config.model: then an agent makes the plan" if request.config.model is None else ""
     problems = validate(raw, tools, served)
     if not any(p.fatal for p in problems):
-        problems += [mismatch.problem for mismatch in find_type_problems(validate_request(raw, tools, served))]
+        plan = validate_request(raw, tools, served)
+        problems += [*(mismatch.problem for mismatch in find_type_problems(plan)), *find_unreachable(plan)]
     return [replace(p, hint=f"{p.hint or ''}{hint}") if p.code == "noPlan" else p for p in problems]
 
 
@@ -252,6 +254,14 @@ _NOT_ROWS: Final = ("state", "item", "index", "decision")
 def names_set(request: Json) -> bool:
     context = request.get("context") if isinstance(request, dict) else None
     return isinstance(context, list) and any(isinstance(m, dict) and INSTANCES in m for m in context)
+
+
+def folders_for_set(request: Request | None) -> tuple[str, ...]:
+    """The variables that name the folders which a run over this set needs."""
+    if request is None or request.set is None:
+        return ()
+    needs = {"ACTS_DATA": "://" not in request.set.source, "ACTS_RESULTS": request.config.results is not None}
+    return tuple(name for name, is_needed in needs.items() if is_needed)
 
 
 def add_set(request: Json, set_file: str | None, results: str | None) -> Json:

@@ -11,7 +11,13 @@ from temporalio.api.taskqueue.v1 import PollerInfo
 
 from acts.activities.registry import load
 from acts.cli.commands import operations as doctor
-from acts.cli.commands.operations import describe_poller, judge_backlog, judge_deployment, judge_workers
+from acts.cli.commands.operations import (
+    describe_poller,
+    judge_backlog,
+    judge_deployment,
+    judge_payloads,
+    judge_workers,
+)
 
 VARIABLES = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "OPENAI_API_KEY", "ACTS_MODELS", "ACTS_ACTIVITIES")
 
@@ -23,10 +29,10 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     return monkeypatch
 
 
-def poller(digest: str, number: int = 1, build: str = "", age: float = 0.0) -> PollerInfo:
+def poller(digest: str, number: int = 1, build: str = "", age: float = 0.0, payloads: str = "") -> PollerInfo:
     mode = WorkerVersioningMode.WORKER_VERSIONING_MODE_VERSIONED if build else 0
     options = WorkerDeploymentOptions(deployment_name="acts", build_id=build, worker_versioning_mode=mode)
-    identity = f"acts/{digest} {number}@host" if digest else f"{number}@host"
+    identity = f"acts/{digest} {number}@host{payloads}" if digest else f"{number}@host"
     found = PollerInfo(identity=identity, deployment_options=options)
     found.last_access_time.FromMilliseconds(round((time.time() - age) * 1000))
     return found
@@ -43,9 +49,37 @@ def poller(digest: str, number: int = 1, build: str = "", age: float = 0.0) -> P
     ],
 )
 def test_workers_are_counted_by_their_tools(pollers: list[PollerInfo], level: str, words: str) -> None:
-    (finding,) = judge_workers("acts", pollers, load([], []))
+    (finding,) = judge_workers("acts", pollers, None)  # the shell loads no Tools: nothing to compare
     assert finding.level == level
     assert words in finding.text
+    *_, of_shell = judge_workers("acts", pollers, load([], []), gone=2)
+    assert "of this shell" in of_shell.text
+    assert "(2 more that the server lists have ended or stand still)" in judge_workers("acts", pollers, None, 2)[0].text
+
+
+@pytest.mark.parametrize(
+    ("workers", "shell", "level", "words"),
+    [
+        (("", ""), "", None, ""),
+        ((" keys=1a storage=5e", " keys=1a storage=5e"), " keys=1a storage=5e", None, ""),
+        (
+            ("", " keys=1a"),
+            " keys=1a",
+            "fail",
+            "workers differ in ACTS_CODEC_KEYS; by digest, none: acts/aaaaaaaa 0@host,",
+        ),
+        ((" keys=1a", " keys=2b"), " keys=1a", "warn", "2b: acts/aaaaaaaa 1@host keys=2b, 0 s ago; this shell: 1a"),
+        ((" keys=1a", " keys=1a storage=5e"), " keys=1a", "fail", "workers differ in ACTS_STORAGE"),
+        ((" storage=5e",), "", "warn", "this shell and the workers differ in ACTS_STORAGE"),
+    ],
+)
+def test_workers_with_other_keys_or_storage_are_named(
+    workers: tuple[str, ...], shell: str, level: str | None, words: str
+) -> None:
+    pollers = [poller("aaaaaaaa", n, payloads=label) for n, label in enumerate(workers)]
+    findings = judge_payloads([*pollers, poller("", 7)], shell)  # one of another engine has no digests
+    assert [finding.level for finding in findings] == ([] if level is None else [level])
+    assert all(words in finding.text for finding in findings)
 
 
 def test_a_worker_that_is_gone_is_named_with_its_version_and_when_it_polled_last() -> None:

@@ -91,6 +91,7 @@ def test_after_its_deadline_a_wait_is_decided_as_the_settings_say(on_timeout: st
     tell(tree, "approve", by="late")
     tree.settle()
     assert taken(machine) == [("1:pay", on_timeout, "onTimeout")]
+    assert [(r["call"], r["decision"], r["by"]) for r in machine.approvals.records] == taken(machine)
     assert (machine.approvals.expired is not None) is (on_timeout == "fail")
     assert pending(machine) == []
     assert not tree.fire_next_timer()

@@ -71,7 +71,7 @@ REFUSED: list[tuple[dict[str, Any], str, str, str, str]] = [
     ({"_each": "†item.list"}, "invalidExpression", "/_each", "†item is an element of _each", ""),
     ({"_each": ["†{item}"]}, "invalidExpression", "/_each/0", "†item is an element of _each", ""),
     ({"_each": "†state.list", "_scopes": ["†item.ok"]}, "invalidExpression", "/_scopes/0", "read once, for all", ""),
-    ({"_each": "†state.list", "_scopes": ["†item"]}, "invalidExpression", "/_scopes/0", "read once, for all", ""),
+    ({"_each": "†state.list", "_scopes": ["†item"], "x": "†item"}, "invalidExpression", "/_scopes/0", "read once", ""),
     ({"_each": "†state.list", "_scopes": ["index"]}, "invalidExpression", "/_scopes/0", "read once, for all", ""),
     ({"_each": [0] * (MAX_ELEMENTS + 1)}, "limitExceeded", "/_each", "at most 10,000", ""),
     ({"x": "†item"}, "unknownReference", "/x", "†item", "in the parameters of a call with _each"),

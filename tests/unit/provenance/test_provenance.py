@@ -180,6 +180,7 @@ def test_a_message_knows_where_it_came_from(
         ("†state.a && †state.b", {"a": 1, "b": 2}),
         ("†state.none && †state.a || †state.b || †state.c", {"none": "absent", "a": 1, "b": 2, "c": "unused"}),
         ("†state.b || †state.b", {"b": 2}),
+        ("†state.a == 2 || †state.b", {"a": 1, "b": 2}),
     ],
 )
 def test_what_decided_about_an_expression_is_followed(text: str, followed: dict[str, Json]) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
+import struct
 import threading
 import urllib.error
 import urllib.request
@@ -101,3 +103,21 @@ def test_a_server_that_is_away_makes_no_worker_dead(loop: Loop) -> None:
     with serve_health(ANY, health) as port:
         assert ask(port, "/ready") == (503, {"ok": False, "problem": "the server does not answer: OSError"})
         assert ask(port, "/live")[0] == 200
+
+
+def test_a_client_that_hangs_up_leaves_no_traceback(capsys: pytest.CaptureFixture[str]) -> None:
+    asked, gone = threading.Event(), threading.Event()
+
+    def count_lost() -> int:
+        asked.set()
+        gone.wait(10)
+        return 0
+
+    with serve_health(ANY, Observation(count_lost=count_lost)) as port:
+        with socket.create_connection(("127.0.0.1", port)) as client:
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # a reset
+            client.sendall(b"GET /live HTTP/1.1\r\n\r\n")
+            assert asked.wait(10)
+        gone.set()
+        assert ask(port, "/live")[0] == 200
+    assert "Traceback" not in capsys.readouterr().err

@@ -39,10 +39,8 @@ CHOOSING = request(
     {"_tool": "judge", "x": 1, "_outputPath": "†state.good || †state.bad"},
     config={"model": "scripted:none"}, judge=LATENT,
 )  # fmt: skip
-INSTANCES = request(
-    {"_tool": "grade", "x": "†data.name", "_outputPath": "†state.grade"},
-    context=[{"type": "data", "data": {"name": n}, "_instance": n} for n in ("ann", "bob")],
-)
+PEOPLE = [{"type": "data", "data": {"name": n}, "_instance": n} for n in ("ann", "bob")]
+INSTANCES = request({"_tool": "grade", "x": "†data.name", "_outputPath": "†state.grade"}, context=PEOPLE)
 WAITING = request({"_tool": "go", "x": "†data.late", "_outputPath": "†state.done"}, config={"missing": "wait"})
 
 
@@ -110,6 +108,13 @@ PASSING: dict[str, tuple[Json, Json]] = {
             "expect": {"state": {"paid": "two"}, "calls": [{"call": "1:pay", "with": {"x": 2}}]},
         },
     ),
+    "a plan for instances is rejected": (
+        {**INSTANCES, "config": {"approve": {"plan": True}}},
+        {
+            "decisions": [{"decision": "reject", "reason": "no"}],
+            "expect": {"status": "rejected", "instances": {"ann": {"status": "rejected"}}},
+        },
+    ),
     "nobody decides in time": (APPROVED, {"expect": {"status": "rejected"}}),
     "it still waits": (APPROVED, {"expect": {"status": "awaiting", "calls": []}}),
     "a model chooses": (
@@ -122,6 +127,10 @@ PASSING: dict[str, tuple[Json, Json]] = {
             "results": {"grade": 1, "bob/grade": {"$error": "Absent"}},
             "expect": {"status": "partial", "instances": {"ann": {"state": {"grade": 1}}, "bob": {"status": "failed"}}},
         },
+    ),
+    "an instance without calls": (
+        request({"_tool": "grade", "x": 1, "_instance": "bob", "_outputPath": "†state.grade"}, context=PEOPLE),
+        {"results": {"grade": {"$error": "Absent"}}, "expect": {"status": "partial", "instances": {"ann": {}}}},
     ),
     "a message that comes late": (
         WAITING,
