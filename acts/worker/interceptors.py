@@ -15,7 +15,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
@@ -24,7 +24,6 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 from temporalio import activity, workflow
 from temporalio import worker as sdk
 from temporalio.api.failure.v1 import Failure
-from temporalio.client import AsyncActivityCancelledError
 from temporalio.common import Priority, RawValue
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory, CancelledError, FailureError
 from temporalio.service import RPCError
@@ -34,7 +33,6 @@ from acts.activities.secret_interceptor import mask_details
 from acts.language import wire
 from acts.language.config import Config
 from acts.machines.lifetime import END_BYTES, UNSEEN_RESULT_BYTES
-from acts.payloads.stores import StorageError
 from acts.telemetry import metrics
 from acts.telemetry.failures import EngineFailureConverter, text_of
 from acts.telemetry.tracing import HEADER, ROOT, RunSpans, Tracing, add_header, read_header
@@ -48,7 +46,7 @@ from acts.workflows.in_flight import must_go_through_queue
 from acts.workflows.payloads import HAS_STORAGE, MARKER_BYTES, MAX_LOCAL_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterator, Mapping, Sequence
+    from collections.abc import Container, Mapping, Sequence
 
     from temporalio.activity import Info
     from temporalio.api.common.v1 import Payload
@@ -79,7 +77,7 @@ class EngineInterceptor(sdk.Interceptor):
         self, client: Client | None = None, *, observe: Step | None = None, steps: Sequence[Step] = (),
         tracing: Tracing | None = None,
     ) -> None:  # fmt: skip
-        self.rooms, self._client = ResultRooms(client), client
+        self.rooms = ResultRooms(client)
         self.tracing = tracing
         self.shows_page = True
         self.allows_eager_start: Callable[..., bool] = lambda **_: True
@@ -88,7 +86,7 @@ class EngineInterceptor(sdk.Interceptor):
         self._steps: tuple[Step, ...] = (*(() if observe is None else (observe,)), self.rooms.make, *steps)
 
     def intercept_activity(self, next: sdk.ActivityInboundInterceptor) -> sdk.ActivityInboundInterceptor:  # noqa: A002 - the SDK's name
-        return _Activities(next, self._steps, self._client)
+        return _Activities(next, self._steps)
 
     def workflow_interceptor_class(
         self,
@@ -111,27 +109,27 @@ class EngineInterceptor(sdk.Interceptor):
 
 
 class _Activities(sdk.ActivityInboundInterceptor):
-    def __init__(self, next: sdk.ActivityInboundInterceptor, steps: Sequence[Step], client: Client | None) -> None:  # noqa: A002 - the SDK's name
+    def __init__(self, next: sdk.ActivityInboundInterceptor, steps: Sequence[Step]) -> None:  # noqa: A002 - the SDK's name
         super().__init__(next)
-        self._steps, self._client = steps, client
+        self._steps = steps
 
     def init(self, outbound: sdk.ActivityOutboundInterceptor) -> None:
-        self._heartbeats = _Heartbeats(outbound, self._client)
+        self._heartbeats = _Heartbeats(outbound)
         super().init(self._heartbeats)
 
     async def execute_activity(self, input: sdk.ExecuteActivityInput) -> Any:  # noqa: A002 - the SDK's name
-        with self._heartbeats.repeat():
-            try:
-                return await self._proceed(input)
-            except (asyncio.CancelledError, CancelledError):
-                if is_worker_stopping():
-                    raise _worker_stops() from None
-                details = activity.cancellation_details()
-                if details is None or not (details.not_found or details.timed_out):
-                    raise
-                # The server takes no report any more: this is for the log
-                why = "its time is over" if details.timed_out else "its run has ended, or waits for it no more"
-                raise ApplicationError(f"the call was cut off: {why}", type="Cancelled") from None
+        self._heartbeats.repeat()
+        try:
+            return await self._proceed(input)
+        except (asyncio.CancelledError, CancelledError):
+            if is_worker_stopping():
+                raise _worker_stops() from None
+            details = activity.cancellation_details()
+            if details is None or not (details.not_found or details.timed_out):
+                raise
+            # The server takes no report any more: this is for the log
+            why = "its time is over" if details.timed_out else "its run has ended, or waits for it no more"
+            raise ApplicationError(f"the call was cut off: {why}", type="Cancelled") from None
 
     async def _proceed(self, call: sdk.ExecuteActivityInput, place: int = 0) -> Any:
         if place < len(self._steps):
@@ -204,47 +202,37 @@ class _Heartbeats(sdk.ActivityOutboundInterceptor):
     """Heartbeats without secrets; they go through the worker's loop, whichever thread sends them.
 
     The worker sends them for each Activity that has a time for them, with the details that it sent last: whatever its
-    author did, a worker that is killed is missed soon. They go on until the result is reported: it may have to wait for
-    its storage, and from the end of the Activity on the SDK takes none, so the client sends them.
+    author did, a worker that is killed is missed soon. They go on until the result is reported, which may have to wait
+    for its storage.
     """
 
-    def __init__(self, next: sdk.ActivityOutboundInterceptor, client: Client | None) -> None:  # noqa: A002 - the SDK's name
+    def __init__(self, next: sdk.ActivityOutboundInterceptor) -> None:  # noqa: A002 - the SDK's name
         super().__init__(next)
-        self._client = client
         self._loop, self._thread = asyncio.get_running_loop(), threading.get_ident()
         self._details: Sequence[Any] = ()
-        self._next: asyncio.TimerHandle | asyncio.Task[None]
-        self._has_ended = False
+        self._timer: asyncio.TimerHandle
+        self._sdk: Any = next
+        while hasattr(self._sdk, "next"):
+            self._sdk = self._sdk.next
 
-    @contextmanager
-    def repeat(self) -> Iterator[None]:
-        """Send heartbeats in the worker's loop until the SDK's task ends that runs this block."""
+    def repeat(self) -> None:
+        """Send heartbeats in the worker's loop until the SDK's task of this Activity ends, which reports it."""
         info, task = activity.info(), asyncio.current_task()
         if info.heartbeat_timeout and not info.is_local and task is not None:
             self._details = info.heartbeat_details  # of the attempt before: this one may end before it has any
             self._wait(info.heartbeat_timeout.total_seconds() / BEATS_IN_TIMEOUT)
-            task.add_done_callback(lambda _: self._next.cancel())
-        try:
-            yield
-        finally:
-            self._has_ended = True
+            task.add_done_callback(lambda _: self._timer.cancel())
 
     def _wait(self, seconds: float) -> None:
-        self._next = self._loop.call_later(seconds, self._repeat, seconds)
+        self._timer = self._loop.call_later(seconds, self._repeat, seconds)
 
     def _repeat(self, seconds: float) -> None:
-        if self._has_ended and self._client is not None:
-            self._next = self._loop.create_task(self._repeat_past_sdk(self._client, seconds))
-        else:
+        running = self._sdk._worker._running_activities.get(self.info().task_token)  # noqa: SLF001 - no public way
+        if running is not None:  # the SDK takes none while ``done`` says that only the report is left
+            is_done, running.done = running.done, False
             super().heartbeat(*self._details)
-            self._wait(seconds)
-
-    async def _repeat_past_sdk(self, client: Client, seconds: float) -> None:
-        handle = client.get_async_activity_handle(task_token=self.info().task_token)
-        while True:
-            with suppress(RPCError, AsyncActivityCancelledError, StorageError):
-                await handle.heartbeat(*self._details)
-            await asyncio.sleep(seconds)
+            running.done = is_done
+        self._wait(seconds)
 
     def heartbeat(self, *details: Any) -> None:
         self._details = masked = mask_details(details)
