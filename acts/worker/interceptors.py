@@ -15,7 +15,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
@@ -46,7 +46,7 @@ from acts.workflows.in_flight import must_go_through_queue
 from acts.workflows.payloads import HAS_STORAGE, MARKER_BYTES, MAX_LOCAL_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterator, Mapping, Sequence
+    from collections.abc import Container, Mapping, Sequence
 
     from temporalio.activity import Info
     from temporalio.api.common.v1 import Payload
@@ -118,18 +118,18 @@ class _Activities(sdk.ActivityInboundInterceptor):
         super().init(self._heartbeats)
 
     async def execute_activity(self, input: sdk.ExecuteActivityInput) -> Any:  # noqa: A002 - the SDK's name
-        with self._heartbeats.repeat():
-            try:
-                return await self._proceed(input)
-            except (asyncio.CancelledError, CancelledError):
-                if is_worker_stopping():
-                    raise _worker_stops() from None
-                details = activity.cancellation_details()
-                if details is None or not (details.not_found or details.timed_out):
-                    raise
-                # The server takes no report any more: this is for the log
-                why = "its time is over" if details.timed_out else "its run has ended, or waits for it no more"
-                raise ApplicationError(f"the call was cut off: {why}", type="Cancelled") from None
+        self._heartbeats.repeat()
+        try:
+            return await self._proceed(input)
+        except (asyncio.CancelledError, CancelledError):
+            if is_worker_stopping():
+                raise _worker_stops() from None
+            details = activity.cancellation_details()
+            if details is None or not (details.not_found or details.timed_out):
+                raise
+            # The server takes no report any more: this is for the log
+            why = "its time is over" if details.timed_out else "its run has ended, or waits for it no more"
+            raise ApplicationError(f"the call was cut off: {why}", type="Cancelled") from None
 
     async def _proceed(self, call: sdk.ExecuteActivityInput, place: int = 0) -> Any:
         if place < len(self._steps):
@@ -202,33 +202,36 @@ class _Heartbeats(sdk.ActivityOutboundInterceptor):
     """Heartbeats without secrets; they go through the worker's loop, whichever thread sends them.
 
     The worker sends them for each Activity that has a time for them, with the details that it sent last: whatever its
-    author did, a worker that is killed is missed soon.
+    author did, a worker that is killed is missed soon. They go on until the result is reported, which may have to wait
+    for its storage.
     """
 
     def __init__(self, next: sdk.ActivityOutboundInterceptor) -> None:  # noqa: A002 - the SDK's name
         super().__init__(next)
         self._loop, self._thread = asyncio.get_running_loop(), threading.get_ident()
         self._details: Sequence[Any] = ()
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: asyncio.TimerHandle
+        self._sdk: Any = next
+        while hasattr(self._sdk, "next"):
+            self._sdk = self._sdk.next
 
-    @contextmanager
-    def repeat(self) -> Iterator[None]:
-        """Send heartbeats in the worker's loop until the block ends."""
-        info = activity.info()
-        if info.heartbeat_timeout and not info.is_local:
+    def repeat(self) -> None:
+        """Send heartbeats in the worker's loop until the SDK's task of this Activity ends, which reports it."""
+        info, task = activity.info(), asyncio.current_task()
+        if info.heartbeat_timeout and not info.is_local and task is not None:
             self._details = info.heartbeat_details  # of the attempt before: this one may end before it has any
             self._wait(info.heartbeat_timeout.total_seconds() / BEATS_IN_TIMEOUT)
-        try:
-            yield
-        finally:
-            if self._timer is not None:
-                self._timer.cancel()
+            task.add_done_callback(lambda _: self._timer.cancel())
 
     def _wait(self, seconds: float) -> None:
         self._timer = self._loop.call_later(seconds, self._repeat, seconds)
 
     def _repeat(self, seconds: float) -> None:
-        super().heartbeat(*self._details)
+        running = self._sdk._worker._running_activities.get(self.info().task_token)  # noqa: SLF001 - no public way
+        if running is not None:  # the SDK takes none while ``done`` says that only the report is left
+            is_done, running.done = running.done, False
+            super().heartbeat(*self._details)
+            running.done = is_done
         self._wait(seconds)
 
     def heartbeat(self, *details: Any) -> None:
