@@ -13,7 +13,7 @@ import inspect
 import logging
 import threading
 import time
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -77,7 +77,7 @@ class EngineInterceptor(sdk.Interceptor):
         self, client: Client | None = None, *, observe: Step | None = None, steps: Sequence[Step] = (),
         tracing: Tracing | None = None,
     ) -> None:  # fmt: skip
-        self.rooms = ResultRooms(client)
+        self.rooms, self._turns = ResultRooms(client), ReportTurns()
         self.tracing = tracing
         self.shows_page = True
         self.allows_eager_start: Callable[..., bool] = lambda **_: True
@@ -86,7 +86,7 @@ class EngineInterceptor(sdk.Interceptor):
         self._steps: tuple[Step, ...] = (*(() if observe is None else (observe,)), self.rooms.make, *steps)
 
     def intercept_activity(self, next: sdk.ActivityInboundInterceptor) -> sdk.ActivityInboundInterceptor:  # noqa: A002 - the SDK's name
-        return _Activities(next, self._steps)
+        return _Activities(next, self._steps, self._turns)
 
     def workflow_interceptor_class(
         self,
@@ -108,10 +108,62 @@ class EngineInterceptor(sdk.Interceptor):
 # -- Activities --------------------------------------------------------------------------------
 
 
+# Outcomes that a worker reports at a time: a server on two cores is busy with them
+REPORTS: Final = 16
+# One that takes longer, since server or storage is away, holds nobody back
+REPORT_SECONDS: Final = 1.0
+
+
+class ReportTurns:
+    """Where many Activities end at once: a turn for each to report its outcome, for one run after another.
+
+    Two thousand Calls of a set that end together keep worker and server busy for seconds. What another run does
+    meanwhile would wait for the last of them.
+    """
+
+    def __init__(self, count: int = REPORTS) -> None:
+        self._free = count
+        self._waiting: OrderedDict[str | None, deque[asyncio.Future[None]]] = OrderedDict()
+
+    async def wait(self, run: str | None) -> None:
+        """Wait for a turn, which ends with the present task. A cancellation comes too late: the work is done."""
+        loop, task = asyncio.get_running_loop(), asyncio.current_task()
+        if self._free:
+            self._free -= 1
+        else:
+            turn = loop.create_future()
+            self._waiting.setdefault(run, deque()).append(turn)
+            with suppress(asyncio.CancelledError):
+                await turn
+            if turn.cancelled():
+                return
+        end = loop.create_future()
+        end.add_done_callback(self._pass_on)
+        loop.call_later(REPORT_SECONDS, _set_done, end)
+        if task is not None:
+            task.add_done_callback(partial(_set_done, end))
+
+    def _pass_on(self, _: object) -> None:
+        while self._waiting:
+            run, turns = self._waiting.popitem(last=False)
+            turn = turns.popleft()
+            if turns:
+                self._waiting[run] = turns  # behind the others
+            if not turn.done():
+                turn.set_result(None)
+                return
+        self._free += 1
+
+
+def _set_done(future: asyncio.Future[None], _: object = None) -> None:
+    if not future.done():
+        future.set_result(None)
+
+
 class _Activities(sdk.ActivityInboundInterceptor):
-    def __init__(self, next: sdk.ActivityInboundInterceptor, steps: Sequence[Step]) -> None:  # noqa: A002 - the SDK's name
+    def __init__(self, next: sdk.ActivityInboundInterceptor, steps: Sequence[Step], turns: ReportTurns) -> None:  # noqa: A002 - the SDK's name
         super().__init__(next)
-        self._steps = steps
+        self._steps, self._turns = steps, turns
 
     def init(self, outbound: sdk.ActivityOutboundInterceptor) -> None:
         self._heartbeats = _Heartbeats(outbound)
@@ -134,10 +186,15 @@ class _Activities(sdk.ActivityInboundInterceptor):
     async def _proceed(self, call: sdk.ExecuteActivityInput, place: int = 0) -> Any:
         if place < len(self._steps):
             return await self._steps[place](call, partial(self._proceed, place=place + 1))
-        if is_async(call.fn):
-            return await self.next.execute_activity(call)
-        call.fn = partial(_end_as_exception, call.fn)
-        return await _leave_thread(self.next.execute_activity(call))
+        info = activity.info()
+        try:
+            if is_async(call.fn):
+                return await self.next.execute_activity(call)
+            call.fn = partial(_end_as_exception, call.fn)
+            return await _leave_thread(self.next.execute_activity(call))
+        finally:
+            if not info.is_local:
+                await self._turns.wait(info.priority.fairness_key or info.workflow_id)
 
 
 # What ends an interpreter, a task or a generator: it would end a loop, or pass by what masks secrets
