@@ -60,7 +60,8 @@ def explained(client: Client | None = None, run: str = "") -> Iterator[None]:
     except CodecError as error:
         raise codec_error(error) from None
     except StorageError as error:
-        raise ClientError(clean(error), hint) from None
+        # A disk that is full, or a permission that is missing, is what it says
+        raise ClientError(clean(error), "" if isinstance(error.__cause__, OSError) else hint) from None
     except RuntimeError as error:
         if "TMPRL1105" not in str(error):  # what the SDK says of a reference that it cannot follow
             raise

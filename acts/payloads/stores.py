@@ -1,7 +1,8 @@
 """Where large values are kept: a folder that all programs share, such as a network file system, or a bucket of S3.
 
-    acts-storage.json                        a folder without it is not mounted, and is not written to; in S3, each
-                                             worker that starts writes it, a test of its permissions
+    acts-storage.json                        has an id of the folder: one with another id, or without this file, is not
+                                             mounted, and is not written to; in S3, each worker that starts writes it, a
+                                             test of its permissions
     values/<namespace>/<week>/ab/<sha256>    one value: a serialized Temporal ``Payload``
     users/<namespace>/<id of the namespace>  who refers to the values: of two servers, namespaces have other ids
     new/…                                    in a folder: what is being written; a kill never leaves half a value
@@ -33,7 +34,7 @@ from urllib.parse import quote
 from acts.language.errors import install_hint
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
 MARKER: Final = "acts-storage.json"
 _MARKER_DATA: Final = b'{"storage": "acts", "version": 2}\n'
@@ -103,25 +104,28 @@ class FolderStore:
     def __init__(self, root: Path) -> None:
         self.root = root
         self._marker, self._values, self._new = root / MARKER, root / "values", root / "new"
+        self._first_marker = b""  # what this process has read first; old ones have no id, and are equal
 
     def describe(self) -> str:
         return f"file:{self.root}"
 
     def prepare(self, *, creates: bool) -> None:
-        """Create what is missing. A client leaves a folder that is not there alone: it may be away for a while."""
+        """Create what is missing; a client creates nothing, since a mount point without its mount is empty, too."""
+        if not creates:
+            return
         try:
-            if creates:
-                self.root.mkdir(mode=_FOLDER_MODE, parents=True, exist_ok=True)
-            elif not self.root.is_dir() or any(self.root.iterdir()):
-                return
+            self.root.mkdir(mode=_FOLDER_MODE, exist_ok=True)
             for folder in (self._values, self._new):
                 folder.mkdir(mode=_FOLDER_MODE, exist_ok=True)
             if not self._marker.exists():
-                self._write(self._marker, _MARKER_DATA)
+                id_ = secrets.token_hex(8).encode()
+                self._write(self._marker, b'{"storage": "acts", "version": 2, "id": "%s"}\n' % id_, _link)
             if not os.access(self._new, os.W_OK | os.X_OK):
                 raise PermissionError(errno.EACCES, "not writable")
         except OSError as error:
-            raise StorageError(f"{self.describe()} cannot be used: {_reason(error)}") from error
+            is_alone = isinstance(error, FileNotFoundError | NotADirectoryError)
+            hint = f"; create {self.root.parent}, or mount it, or correct ACTS_STORAGE" if is_alone else ""
+            raise StorageError(f"{self.describe()} cannot be used: {_reason(error)}{hint}") from error
 
     def verify(self, *, writes: bool) -> None:  # noqa: ARG002 - ``prepare`` has tried to write
         with self._explained("read"):
@@ -132,9 +136,9 @@ class FolderStore:
         key = make_key(namespace, digest)
         path = self._values / key
         with self._explained("write to"):
+            self._require_marker()
             # A file of another size was cut by the file system: the writer has the right bytes
             if not path.exists() or path.stat().st_size != len(data):
-                self._require_marker()
                 self._write(path, data)
         return {"key": key}
 
@@ -181,8 +185,8 @@ class FolderStore:
         """Remember that the namespace with this id refers to values under its name."""
         path = self.root / "users" / path_segment(namespace) / path_segment(id_)
         with self._explained("write to"):
+            self._require_marker()
             if not path.exists():
-                self._require_marker()
                 self._write(path, b"")
 
     def users(self, namespace: str) -> set[str]:
@@ -191,11 +195,19 @@ class FolderStore:
             return {path.name for path in (self.root / "users" / path_segment(namespace)).glob("*")}
 
     def _require_marker(self) -> None:
-        if not self._marker.exists():
-            text = "Mount the folder; if it was deleted on purpose, restart the worker, which makes it anew"
-            raise StorageUnavailable(f"{self.describe()} is not there: it has no {MARKER}. {text}")
+        """Raise unless the folder is there, and the one that this process saw first."""
+        marker = b""
+        with suppress(FileNotFoundError):
+            marker = self._marker.read_bytes()
+        if not marker:
+            text = f"it has no {MARKER}. Mount it; a worker makes a new one when it starts"
+            raise StorageUnavailable(f"{self.describe()} is not there: {text}")
+        self._first_marker = self._first_marker or marker
+        if marker != self._first_marker:
+            text = "Mount the one from before; if it was replaced on purpose, restart this program"
+            raise StorageUnavailable(f"{self.describe()} is another folder than before: {MARKER} has changed. {text}")
 
-    def _write(self, path: Path, data: bytes) -> None:
+    def _write(self, path: Path, data: bytes, name: Callable[[Path, Path], object] = Path.rename) -> None:
         """Write a file that is there as a whole or not at all, and still there after a power cut."""
         temporary = self._new / f"{os.getpid()}-{secrets.token_hex(8)}"
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _FILE_MODE)
@@ -208,7 +220,7 @@ class FolderStore:
                 with suppress(FileExistsError):
                     (self.root / folder).mkdir(mode=_FOLDER_MODE)
                     _synchronize((self.root / folder).parent)
-            temporary.rename(path)
+            name(temporary, path)
         except BaseException:
             temporary.unlink(missing_ok=True)
             raise
@@ -220,6 +232,17 @@ class FolderStore:
             yield
         except OSError as error:
             raise StorageUnavailable(f"cannot {verb} {self.describe()}: {_reason(error)}") from error
+
+
+def _link(file: Path, path: Path) -> None:
+    """Name a file, unless another has the name: of two writers at once, the first wins."""
+    try:
+        path.hardlink_to(file)
+    except FileExistsError:
+        pass
+    except OSError:  # there are file systems without links
+        file.rename(path)
+    file.unlink(missing_ok=True)
 
 
 def _synchronize(folder: Path) -> None:
@@ -235,7 +258,8 @@ def _synchronize(folder: Path) -> None:
 
 
 def _reason(error: OSError) -> str:
-    return f"{error.strerror or error}{f' ({error.filename})' if error.filename else ''}"
+    full = "; the disk is full: make room there" if error.errno in (errno.ENOSPC, errno.EDQUOT) else ""
+    return f"{error.strerror or error}{f' ({error.filename})' if error.filename else ''}{full}"
 
 
 # == S3, and what speaks its protocol =======================================================

@@ -13,9 +13,9 @@ import inspect
 import logging
 import threading
 import time
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
@@ -46,7 +46,7 @@ from acts.workflows.in_flight import must_go_through_queue
 from acts.workflows.payloads import HAS_STORAGE, MARKER_BYTES, MAX_LOCAL_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterator, Mapping, Sequence
+    from collections.abc import Container, Mapping, Sequence
 
     from temporalio.activity import Info
     from temporalio.api.common.v1 import Payload
@@ -77,7 +77,7 @@ class EngineInterceptor(sdk.Interceptor):
         self, client: Client | None = None, *, observe: Step | None = None, steps: Sequence[Step] = (),
         tracing: Tracing | None = None,
     ) -> None:  # fmt: skip
-        self.rooms = ResultRooms(client)
+        self.rooms, self._turns = ResultRooms(client), ReportTurns()
         self.tracing = tracing
         self.shows_page = True
         self.allows_eager_start: Callable[..., bool] = lambda **_: True
@@ -86,7 +86,7 @@ class EngineInterceptor(sdk.Interceptor):
         self._steps: tuple[Step, ...] = (*(() if observe is None else (observe,)), self.rooms.make, *steps)
 
     def intercept_activity(self, next: sdk.ActivityInboundInterceptor) -> sdk.ActivityInboundInterceptor:  # noqa: A002 - the SDK's name
-        return _Activities(next, self._steps)
+        return _Activities(next, self._steps, self._turns)
 
     def workflow_interceptor_class(
         self,
@@ -108,36 +108,93 @@ class EngineInterceptor(sdk.Interceptor):
 # -- Activities --------------------------------------------------------------------------------
 
 
+# Outcomes that a worker reports at a time: a server on two cores is busy with them
+REPORTS: Final = 16
+# One that takes longer, since server or storage is away, holds nobody back
+REPORT_SECONDS: Final = 1.0
+
+
+class ReportTurns:
+    """Where many Activities end at once: a turn for each to report its outcome, for one run after another.
+
+    Two thousand Calls of a set that end together keep worker and server busy for seconds. What another run does
+    meanwhile would wait for the last of them.
+    """
+
+    def __init__(self, count: int = REPORTS) -> None:
+        self._free = count
+        self._waiting: OrderedDict[str | None, deque[asyncio.Future[None]]] = OrderedDict()
+
+    async def wait(self, run: str | None) -> None:
+        """Wait for a turn, which ends with the present task. A cancellation comes too late: the work is done."""
+        loop, task = asyncio.get_running_loop(), asyncio.current_task()
+        if self._free:
+            self._free -= 1
+        else:
+            turn = loop.create_future()
+            self._waiting.setdefault(run, deque()).append(turn)
+            with suppress(asyncio.CancelledError):
+                await turn
+            if turn.cancelled():
+                return
+        end = loop.create_future()
+        end.add_done_callback(self._pass_on)
+        loop.call_later(REPORT_SECONDS, _set_done, end)
+        if task is not None:
+            task.add_done_callback(partial(_set_done, end))
+
+    def _pass_on(self, _: object) -> None:
+        while self._waiting:
+            run, turns = self._waiting.popitem(last=False)
+            turn = turns.popleft()
+            if turns:
+                self._waiting[run] = turns  # behind the others
+            if not turn.done():
+                turn.set_result(None)
+                return
+        self._free += 1
+
+
+def _set_done(future: asyncio.Future[None], _: object = None) -> None:
+    if not future.done():
+        future.set_result(None)
+
+
 class _Activities(sdk.ActivityInboundInterceptor):
-    def __init__(self, next: sdk.ActivityInboundInterceptor, steps: Sequence[Step]) -> None:  # noqa: A002 - the SDK's name
+    def __init__(self, next: sdk.ActivityInboundInterceptor, steps: Sequence[Step], turns: ReportTurns) -> None:  # noqa: A002 - the SDK's name
         super().__init__(next)
-        self._steps = steps
+        self._steps, self._turns = steps, turns
 
     def init(self, outbound: sdk.ActivityOutboundInterceptor) -> None:
         self._heartbeats = _Heartbeats(outbound)
         super().init(self._heartbeats)
 
     async def execute_activity(self, input: sdk.ExecuteActivityInput) -> Any:  # noqa: A002 - the SDK's name
-        with self._heartbeats.repeat():
-            try:
-                return await self._proceed(input)
-            except (asyncio.CancelledError, CancelledError):
-                if is_worker_stopping():
-                    raise _worker_stops() from None
-                details = activity.cancellation_details()
-                if details is None or not (details.not_found or details.timed_out):
-                    raise
-                # The server takes no report any more: this is for the log
-                why = "its time is over" if details.timed_out else "its run has ended, or waits for it no more"
-                raise ApplicationError(f"the call was cut off: {why}", type="Cancelled") from None
+        self._heartbeats.repeat()
+        try:
+            return await self._proceed(input)
+        except (asyncio.CancelledError, CancelledError):
+            if is_worker_stopping():
+                raise _worker_stops() from None
+            details = activity.cancellation_details()
+            if details is None or not (details.not_found or details.timed_out):
+                raise
+            # The server takes no report any more: this is for the log
+            why = "its time is over" if details.timed_out else "its run has ended, or waits for it no more"
+            raise ApplicationError(f"the call was cut off: {why}", type="Cancelled") from None
 
     async def _proceed(self, call: sdk.ExecuteActivityInput, place: int = 0) -> Any:
         if place < len(self._steps):
             return await self._steps[place](call, partial(self._proceed, place=place + 1))
-        if is_async(call.fn):
-            return await self.next.execute_activity(call)
-        call.fn = partial(_end_as_exception, call.fn)
-        return await _leave_thread(self.next.execute_activity(call))
+        info = activity.info()
+        try:
+            if is_async(call.fn):
+                return await self.next.execute_activity(call)
+            call.fn = partial(_end_as_exception, call.fn)
+            return await _leave_thread(self.next.execute_activity(call))
+        finally:
+            if not info.is_local:
+                await self._turns.wait(info.priority.fairness_key or info.workflow_id)
 
 
 # What ends an interpreter, a task or a generator: it would end a loop, or pass by what masks secrets
@@ -202,33 +259,36 @@ class _Heartbeats(sdk.ActivityOutboundInterceptor):
     """Heartbeats without secrets; they go through the worker's loop, whichever thread sends them.
 
     The worker sends them for each Activity that has a time for them, with the details that it sent last: whatever its
-    author did, a worker that is killed is missed soon.
+    author did, a worker that is killed is missed soon. They go on until the result is reported, which may have to wait
+    for its storage.
     """
 
     def __init__(self, next: sdk.ActivityOutboundInterceptor) -> None:  # noqa: A002 - the SDK's name
         super().__init__(next)
         self._loop, self._thread = asyncio.get_running_loop(), threading.get_ident()
         self._details: Sequence[Any] = ()
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: asyncio.TimerHandle
+        self._sdk: Any = next
+        while hasattr(self._sdk, "next"):
+            self._sdk = self._sdk.next
 
-    @contextmanager
-    def repeat(self) -> Iterator[None]:
-        """Send heartbeats in the worker's loop until the block ends."""
-        info = activity.info()
-        if info.heartbeat_timeout and not info.is_local:
+    def repeat(self) -> None:
+        """Send heartbeats in the worker's loop until the SDK's task of this Activity ends, which reports it."""
+        info, task = activity.info(), asyncio.current_task()
+        if info.heartbeat_timeout and not info.is_local and task is not None:
             self._details = info.heartbeat_details  # of the attempt before: this one may end before it has any
             self._wait(info.heartbeat_timeout.total_seconds() / BEATS_IN_TIMEOUT)
-        try:
-            yield
-        finally:
-            if self._timer is not None:
-                self._timer.cancel()
+            task.add_done_callback(lambda _: self._timer.cancel())
 
     def _wait(self, seconds: float) -> None:
         self._timer = self._loop.call_later(seconds, self._repeat, seconds)
 
     def _repeat(self, seconds: float) -> None:
-        super().heartbeat(*self._details)
+        running = self._sdk._worker._running_activities.get(self.info().task_token)  # noqa: SLF001 - no public way
+        if running is not None:  # the SDK takes none while ``done`` says that only the report is left
+            is_done, running.done = running.done, False
+            super().heartbeat(*self._details)
+            running.done = is_done
         self._wait(seconds)
 
     def heartbeat(self, *details: Any) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -14,6 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from acts.client.client_errors import ClientError, explained
 from acts.payloads import stores
 from acts.payloads.stores import (
     MARKER,
@@ -97,19 +100,47 @@ def test_missing_content_is_told_from_a_folder_that_is_away(tmp_path: Path) -> N
     assert files(tmp_path / "storage") == []
 
 
-def test_a_client_marks_an_empty_folder_and_creates_none(tmp_path: Path) -> None:
-    FolderStore(tmp_path / "none").prepare(creates=False)
-    assert not (tmp_path / "none").exists()
-    (tmp_path / "empty").mkdir()
-    store = FolderStore(tmp_path / "empty")
-    store.prepare(creates=False)
-    assert store.get(put(store, b"one")) == b"one"
+def test_a_process_keeps_to_the_folder_that_it_saw_first(tmp_path: Path) -> None:
+    """A worker that began before the mount left a marker and a value below the mount point."""
+    folder, mounted = tmp_path / "storage", tmp_path / "mounted"
+    put(store_in(folder), b"value")
+    folder.rename(tmp_path / "below")
+    with ThreadPoolExecutor(8) as threads:  # workers that start at the same time agree
+        first, *others = threads.map(store_in, [folder] * 8)
+    claim = put(first, b"other")
+    assert [other.get(claim) for other in others if put(other, b"other") == claim] == [b"other"] * 7
+    folder.rename(mounted)
+    (tmp_path / "below").rename(folder)
+    for use in (lambda: put(first, b"value"), lambda: put(first, b"late"), lambda: first.get(claim)):
+        with pytest.raises(StorageUnavailable, match=r"is another folder than before.*restart"):
+            use()
+    folder.rename(tmp_path / "below")
+    mounted.rename(folder)
+    assert first.get(put(first, b"late")) == b"late"
+
+
+def test_a_client_creates_nothing_also_in_an_empty_folder(tmp_path: Path) -> None:
+    for folder in (tmp_path, tmp_path / "none"):
+        FolderStore(folder).prepare(creates=False)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_full_disk_is_called_that(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_file: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    store = store_in(tmp_path)
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(ClientError, match="the disk is full: make room") as error, explained():
+        put(store, b"one")
+    assert "ACTS_STORAGE" not in str(error.value)
 
 
 def test_a_folder_that_cannot_be_made_says_why(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(StorageError, match="cannot be used: "):
-        store_in(tmp_path / "file" / "storage")
+    for parent in ("file", "tpyo"):
+        with pytest.raises(StorageError, match=f"cannot be used: .*create .*/{parent}, or mount it, or correct"):
+            store_in(tmp_path / parent / "storage")
 
 
 def test_a_file_that_the_file_system_has_cut_is_written_again(tmp_path: Path) -> None:

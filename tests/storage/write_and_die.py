@@ -13,7 +13,7 @@ from typing import Any
 
 from acts.payloads.stores import FolderStore, sha256
 
-CALLS = ("open", "fsync", "rename", "mkdir", "unlink")
+CALLS = ("open", "fsync", "rename", "mkdir", "link", "unlink")
 KILLED = 9
 
 

@@ -11,6 +11,7 @@ import pytest
 from temporalio.exceptions import ApplicationError
 
 from acts.worker import tool_runs as tools
+from acts.worker.interceptors import ReportTurns
 from acts.worker.tool_runs import ToolCall, ToolLoops
 
 LIMIT = 60.0  # of a wait that ends at once unless the machine is very busy
@@ -88,3 +89,19 @@ async def test_a_tool_that_asks_to_exit_fails_alone(loops: ToolLoops, error: Bas
     with pytest.raises((type(error), ApplicationError)):
         await asyncio.to_thread(leaving.outcome.result, LIMIT)
     assert await end(loops.submit(thread_name(), "w")) == "tools-1"
+
+
+async def test_what_ends_at_once_is_reported_for_one_run_after_another() -> None:
+    turns, reported = ReportTurns(1), list[str]()
+
+    async def end(run: str, call: str) -> None:
+        await turns.wait(run)
+        reported.append(call)
+
+    calls = [("set", "a"), ("set", "b"), ("set", "c"), ("set", "cancelled"), ("small", "d")]
+    tasks = [asyncio.create_task(end(*call)) for call in calls]
+    await asyncio.sleep(0)
+    tasks[3].cancel()  # its work is done
+    await asyncio.gather(*tasks)
+    assert [call for call in reported if call != "cancelled"] == ["a", "b", "d", "c"]
+    assert len(reported) == len(calls)
