@@ -83,8 +83,11 @@ def explain_rpc_error(error: RPCError, place: str = "", run: str = "") -> Client
         head = f'there is no run "{clean(run, 200)}"{inside}'
         return NoSuchRunError(head, "`acts list --all` lists the ids of runs")
     if error.status in (Code.UNAVAILABLE, Code.DEADLINE_EXCEEDED, Code.CANCELLED):
-        head = f"the Temporal server no longer answers{f' ({place})' if place else ''}: {text} ({error.status.name})"
-        hint = "check that it still runs; runs that were started continue on it"
+        is_unable = "shard status" in text  # as with a full database: it refuses what needs a history
+        what, whole = "answers, but cannot work" if is_unable else "no longer answers", f" ({place})" if place else ""
+        head = f"the Temporal server {what}{whole}: {text} ({error.status.name})"
+        where = "look at its database (is its disk full?)" if is_unable else "check that it still runs"
+        hint = f"{where}; runs that were started continue on it"
         return ClientError(head, hint, is_unavailable=True)
     hints = {
         **dict.fromkeys((Code.UNAUTHENTICATED, Code.PERMISSION_DENIED), "check TEMPORAL_API_KEY and the TLS settings"),

@@ -329,6 +329,22 @@ class RunReader:
         return None if event is None else event.workflow_execution_started_event_attributes
 
     @_once
+    async def unserved_version(self) -> str:
+        """The deployment version that alone can continue the run, as NAME:BUILD, if no worker of it polls; else ""."""
+        from temporalio.service import RPCError
+
+        from acts.telemetry.observation import read_versions
+
+        info = (await self.describe()).raw_description.workflow_execution_info
+        version = info.versioning_info.deployment_version
+        try:
+            polling, current = await read_versions(self.client, info.task_queue, server.RPC)
+        except RPCError:
+            return ""
+        own = f"{version.deployment_name}:{version.build_id}" if version.build_id else current
+        return "" if own in polling else own
+
+    @_once
     async def _latest_events(self) -> list[Any]:
         """What came since the last completed workflow task, the latest first; [] where the server does not say."""
         from temporalio.api.common.v1 import WorkflowExecution
@@ -351,6 +367,8 @@ class RunReader:
         """What keeps the run's workers from answering: the last failure of a workflow task; "" if none is known."""
         if self._query_failure:
             return f"the worker cannot answer: {clean(self._query_failure, 500)}"
+        if version := await self.unserved_version():
+            return f"a worker of version {clean(version, 300)} is needed, and none polls"
         for event in await self._latest_events():
             if event.HasField("workflow_task_failed_event_attributes"):
                 failure = event.workflow_task_failed_event_attributes.failure
@@ -457,6 +475,7 @@ class RunReader:
         """No worker answers for this run, so ``effect`` (by default: it cannot be read)."""
         cause = await self.silence()
         effect = effect or f'"{clean(self.id, 200)}" cannot be read'
+        hint = "start one, or move the run: docs/repair.md" if await self.unserved_version() else hint
         return ClientError(f"{cause}, so {effect}", hint, is_unavailable=True)
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import secrets
 import socket
 import threading
 import time
@@ -27,9 +28,14 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, Final
 
 from temporalio import activity
-from temporalio.api.enums.v1 import TaskQueueType
+from temporalio.api.common.v1 import WorkflowExecution
+from temporalio.api.enums.v1 import TaskQueueType, WorkerVersioningMode
 from temporalio.api.taskqueue.v1 import PollerInfo, TaskQueue
-from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest, DescribeTaskQueueResponse
+from temporalio.api.workflowservice.v1 import (
+    DescribeTaskQueueRequest,
+    DescribeTaskQueueResponse,
+    DescribeWorkflowExecutionRequest,
+)
 from temporalio.common import SearchAttributeKey
 from temporalio.service import RPCError, RPCStatusCode
 
@@ -106,6 +112,8 @@ class _Handler(BaseHTTPRequestHandler):
 
 # An idle poll lasts a minute, and is then repeated: without one for two minutes, one was missed
 MAX_POLL_SECONDS: Final = 120.0
+# The server ends an idle poll after a minute, and the worker begins another; it lists who is gone for five
+FRESH_POLL_SECONDS: Final = 75.0
 # A run, or its workflow task, may wait for an answer: a slow server must not hold it up
 RPC_TIMEOUT: Final = timedelta(seconds=2)
 
@@ -224,12 +232,31 @@ class Observation:
         except FutureTimeout:
             return f"the server does not answer within {ANSWER_SECONDS:g} s"
         except Exception as error:  # noqa: BLE001 - whatever it is, the worker cannot work
-            return f"the server does not answer: {type(error).__name__}"
+            text = error.message if isinstance(error, RPCError) else type(error).__name__
+            return f"the server does not answer: {text}"
         return "the server knows of no poll of this worker within two minutes; one that has just come back forgot them"
 
 
+async def require_histories(client: Client, limit: timedelta = RPC_TIMEOUT) -> None:
+    """Raises RPCError where the server cannot work, as with a full database, while it knows who polls and lists runs.
+
+    After a failed write a shard refuses reads, too: each time another one is asked, for a run that is not there.
+    """
+    execution = WorkflowExecution(workflow_id=f"acts-probe-{secrets.token_hex(6)}")
+    request = DescribeWorkflowExecutionRequest(namespace=client.namespace, execution=execution)
+    try:
+        await client.workflow_service.describe_workflow_execution(request, timeout=limit)
+    except RPCError as error:
+        if error.status != RPCStatusCode.NOT_FOUND:
+            raise
+
+
 async def has_polled(client: Client, task_queue: str, identity: str) -> bool:
-    """True when the server has seen a poll of this queue in the last two minutes, by who ends in this identity."""
+    """True when the server has seen a poll of this queue in the last two minutes, by who ends in this identity.
+
+    Raises RPCError: the server does not say, or cannot work.
+    """
+    await require_histories(client)
     # One kind is enough: a worker whose slots for Activities are all in use polls for workflow tasks only
     for kind in KINDS.values():
         pollers = await read_pollers(client, task_queue, kind)
@@ -256,6 +283,41 @@ async def describe_queue(
     return await client.workflow_service.describe_task_queue(request, timeout=limit)
 
 
+def poll_age(poller: PollerInfo) -> float:
+    """Seconds since the poll began; never below 0, whatever the server's clock says."""
+    return max(0.0, time.time() - poller.last_access_time.ToMilliseconds() / 1000)
+
+
+def poller_deployment(poller: PollerInfo) -> tuple[str, str]:
+    """The name and the build id of a worker's deployment version; two empty strings for an unversioned one."""
+    options = poller.deployment_options
+    is_versioned = options.worker_versioning_mode == WorkerVersioningMode.WORKER_VERSIONING_MODE_VERSIONED
+    return (options.deployment_name, options.build_id) if is_versioned else ("", "")
+
+
+async def read_versions(client: Client, queue: str, limit: timedelta = RPC_TIMEOUT) -> tuple[set[str], str]:
+    """The deployment versions whose workers poll a queue, and its current version or "", as NAME:BUILD.
+
+    Raises RPCError: the server does not say.
+    """
+    answer = await describe_queue(client, queue, KINDS["workflow"], limit=limit)
+    polling = {":".join(poller_deployment(p)) for p in answer.pollers if poll_age(p) < FRESH_POLL_SECONDS} - {":"}
+    current = answer.versioning_info.current_deployment_version
+    return polling, f"{current.deployment_name}:{current.build_id}" if current.build_id else ""
+
+
+def unserved_query(queue: str, polling: Iterable[str], current: str) -> str:
+    """A visibility query: the open runs of a queue that wait for a deployment version whose workers do not poll.
+
+    A run is pinned to the version of its first task; one without it, and each new one, goes to the current version.
+    """
+    served = ", ".join(f"'{version}'" for version in sorted(polling))
+    parts = [f"{BEHAVIOR} = 'Pinned'" + (f" AND {VERSION.name} NOT IN ({served})" if served else "")]
+    parts += [f"{VERSION.name} IS NULL"] if current and current not in polling else []
+    name = queue.replace("\\", "\\\\").replace("'", "\\'")
+    return f"ExecutionStatus = 'Running' AND TaskQueue = '{name}' AND ({' OR '.join(parts)})"
+
+
 # == what the server says, as metrics =================================================================
 # `acts doctor` says the same, once. The server alone is asked, never a run: one whose workers are gone answers nothing
 ROUND_SECONDS: Final = 15.0  # as often as Prometheus comes
@@ -265,11 +327,15 @@ KINDS: Final = {
 }  # fmt: skip
 WAITING_RUNS: Final = "ActsWaiting > 0 AND ExecutionStatus = 'Running'"
 FAILING_RUNS: Final = "ExecutionStatus = 'Running' AND TemporalReportedProblems IS NOT NULL"
+# The server's own; runs of unversioned workers do not have them
+BEHAVIOR: Final = "TemporalWorkflowVersioningBehavior"
+VERSION: Final = SearchAttributeKey.for_keyword("TemporalWorkerDeploymentVersion")
 SINCE: Final = SearchAttributeKey.for_datetime("ActsWaitingSince")
 MAX_LISTED: Final = 1_000
 # Runs that have waited for longer are looked for first, in case that more wait than are listed
 AGES: Final = (timedelta(days=7), timedelta(days=1), timedelta(hours=1), timedelta())
 AWAY: Final = (RPCStatusCode.UNAVAILABLE, RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED)
+UNABLE: Final = (RPCStatusCode.UNKNOWN, RPCStatusCode.INTERNAL)  # "something went wrong, please retry"
 
 
 async def watch_server(client: Client, queue: str) -> None:
@@ -277,7 +343,7 @@ async def watch_server(client: Client, queue: str) -> None:
     for number in count():
         await record_queue(client, queue)
         if number % COUNT_ROUNDS == 0:
-            await record_runs(client)
+            await record_runs(client, queue)
         await asyncio.sleep(ROUND_SECONDS)
 
 
@@ -291,13 +357,17 @@ async def record_queue(client: Client, queue: str) -> None:
             metrics.record(metrics.POLLERS, polling, kind=kind)
             metrics.record(metrics.BACKLOG, answer.stats.approximate_backlog_count, kind=kind)
             metrics.record(metrics.BACKLOG_AGE, answer.stats.approximate_backlog_age.ToSeconds(), kind=kind)
+        await require_histories(client)
         metrics.record(metrics.SERVER_REACHABLE, 1)
     except RPCError as error:
-        metrics.record(metrics.SERVER_REACHABLE, error.status not in AWAY)
+        metrics.record(metrics.SERVER_REACHABLE, error.status not in (*AWAY, *UNABLE))
 
 
-async def record_runs(client: Client) -> None:
+async def record_runs(client: Client, queue: str) -> None:
     """Record how many runs wait for a decision, for how long at most, and how many cannot go on."""
+    with suppress(RPCError):  # a server without worker deployments
+        unserved = unserved_query(queue, *await read_versions(client, queue))
+        metrics.record(metrics.RUNS_UNSERVED, (await client.count_workflows(unserved, rpc_timeout=RPC_TIMEOUT)).count)
     with suppress(RPCError):  # a server before 1.29 knows no such runs
         metrics.record(
             metrics.RUNS_FAILING, (await client.count_workflows(FAILING_RUNS, rpc_timeout=RPC_TIMEOUT)).count

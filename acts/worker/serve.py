@@ -249,14 +249,11 @@ def build(
     return worker
 
 
-def build_limited(worker: Worker, registry: Registry, settings: Settings) -> list[Worker]:
+def build_limited(worker: Worker, settings: Settings) -> list[Worker]:
     """A worker of its own for each Activity of ``ACTS_TOOL_LIMITS``: what is beyond the limit waits at the server.
 
-    Raises SettingsError: this worker does not have it. With 0 it waits for a worker with another number.
+    With 0 it waits for a worker with another number.
     """
-    if unknown := [name for name in settings.limits if name not in registry.names]:
-        text = f"no Activity of this worker; it has {format_choices(registry.names)}"
-        raise SettingsError(f"ACTS_TOOL_LIMITS names {unknown[0]!r}, which is {text}")
     config: Any = worker.config(active_config=True)
     limited = []
     for name, count in settings.limits.items():
@@ -288,7 +285,7 @@ async def serve(settings: Settings, registry: Registry, stop: threading.Event) -
         with watches.run(settings.watchdog_seconds, f"{client.namespace}/{settings.task_queue}"):
             async with AsyncExitStack() as running:
                 worker = build(client, settings, registry, executor, watches, observation)
-                for one in (worker, *build_limited(worker, registry, settings)):
+                for one in (worker, *build_limited(worker, settings)):
                     await running.enter_async_context(one)
                 identity = worker.config(active_config=True)["identity"] or client.identity
                 events = EventServer(client, settings.events_token)
@@ -365,6 +362,7 @@ def main() -> int:
         logs = LogSettings.from_environment()
         configure_logs(logs.log_level, logs.log)
         settings, registry = Settings.from_environment(), from_environment()
+        settings.check_limits(registry.names)
         for line in check_tools(registry.tools, settings.secrets):
             announce(f"acts worker: warning: {line}; calls of it wait until it is there", logs.log, logging.WARNING)
         for line in registry.warnings:

@@ -11,10 +11,11 @@ import logging
 import os
 import re
 import socket
+from collections.abc import Collection
 from pathlib import Path
 from typing import Annotated, Final, Literal, Self
 
-from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 from temporalio.common import VersioningBehavior, WorkerDeploymentVersion
 from temporalio.worker import WorkerDeploymentConfig
@@ -24,7 +25,7 @@ from acts.activities.run_setup import approvers_from_environment, check_day_cost
 from acts.activities.secret_interceptor import check_setting
 from acts.delegates import sources
 from acts.language.config import MAX_PARALLEL
-from acts.language.errors import SettingsError
+from acts.language.errors import SettingsError, format_choices
 from acts.language.variables import PREFIX, find_mistake
 from acts.language.wire import TASK_QUEUE
 from acts.payloads.codec import CodecError, codec_from_environment
@@ -159,11 +160,16 @@ class Settings(LogSettings):
     )
 
     @classmethod
-    def from_environment(cls) -> Self:
-        """Read the settings and have each room check its own. Raises SettingsError, as above."""
+    def from_environment(cls, *, needs_build: bool = True) -> Self:
+        """Read the settings and have each room check its own; a shell that starts no worker ``needs_build`` not.
+
+        Raises SettingsError, as above.
+        """
         if mistake := find_mistake(os.environ):
             raise SettingsError(mistake)
         settings = super().from_environment()
+        if bool(settings.deployment) != bool(settings.build_id) and (needs_build or settings.build_id):
+            raise SettingsError("worker versioning needs both ACTS_DEPLOYMENT and ACTS_BUILD_ID, or neither")
         _ = settings.delegate_sources, settings.set_sources, approvers_from_environment()
         sources.read_folders("ACTS_SCRIPTS", settings.scripts)
         sources.read_hosts("ACTS_HTTP_HOSTS", settings.http_hosts)
@@ -198,11 +204,11 @@ class Settings(LogSettings):
         parts = (part.rpartition("=") for part in filter(None, map(str.strip, self.tool_limits.split(","))))
         return {name.strip(): int(count) for name, _, count in parts}
 
-    @model_validator(mode="after")
-    def _require_both(self) -> Self:
-        if bool(self.deployment) != bool(self.build_id):
-            raise ValueError("worker versioning needs both ACTS_DEPLOYMENT and ACTS_BUILD_ID, or neither")
-        return self
+    def check_limits(self, names: Collection[str]) -> None:
+        """Raises SettingsError: ``ACTS_TOOL_LIMITS`` names what is none of these Activities of the worker."""
+        if unknown := [name for name in self.limits if name not in names]:
+            text = f"no Activity of this worker; it has {format_choices(names)}"
+            raise SettingsError(f"ACTS_TOOL_LIMITS names {unknown[0]!r}, which is {text}")
 
     @property
     def deployment_config(self) -> WorkerDeploymentConfig | None:

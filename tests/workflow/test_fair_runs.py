@@ -17,7 +17,6 @@ from temporalio.client import Client
 from acts.activities.registry import Registry
 from acts.activities.run_setup import Caps
 from acts.cli.dev.temporal_server import DevServer
-from acts.language.errors import SettingsError
 from acts.worker import serve, settings
 from tests.support import assert_eventually
 from tests.workflow.foreign import Foreign, call, ended, failure, of_type, own, tool
@@ -66,7 +65,7 @@ async def engine(server: DevServer, registry: Registry, **variables: Any) -> Asy
         own_settings = settings.Settings(task_queue=queue)
         executor = stack.enter_context(ThreadPoolExecutor(4))
         worker = serve.build(await serve.connect(), own_settings, registry, executor)
-        for one in (worker, *serve.build_limited(worker, registry, own_settings)):
+        for one in (worker, *serve.build_limited(worker, own_settings)):
             await stack.enter_async_context(one)
         yield queue
 
@@ -119,9 +118,6 @@ async def test_calls_beyond_the_limit_of_their_activity_wait_and_hold_up_no_othe
         gate.opened.set()
         assert [(await ended(run))["status"] for run in runs] == ["completed"] * MANY
     assert gate.most == 2
-    with pytest.raises(SettingsError, match="'refnd', which is no Activity of this worker; it has look, refund"):
-        async with engine(server, registry, tool_limits="refnd=2"):
-            pass
 
 
 async def test_a_request_gets_no_more_than_the_operator_allows(server: DevServer, plain_client: Client) -> None:

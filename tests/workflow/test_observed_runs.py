@@ -146,7 +146,7 @@ async def decide(foreign: Foreign, handle: Any) -> None:
         return 0 < await measure_oldest_wait(foreign.client) < 3600
 
     await assert_eventually(is_listed, why="a list is a moment behind")
-    await record_runs(foreign.client)
+    await record_runs(foreign.client, foreign.engine)
     await record_queue(foreign.client, foreign.engine)
     for name in ("a", "b"):
         await handle.signal("approve", {"call": "3:greet", "instance": name})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
 import uuid
 import warnings
 from collections.abc import AsyncIterator
@@ -17,7 +18,9 @@ from temporalio.client import Client
 from temporalio.common import WorkerDeploymentVersion
 
 from acts.activities.registry import Registry
+from acts.cli.commands.operations import Finding, check_versions
 from acts.cli.dev.temporal_server import DevServer, find_program
+from acts.client.run_reader import RunReader
 from acts.telemetry.observation import read_pollers
 from acts.worker import serve as worker
 from acts.worker import settings as worker_settings
@@ -279,7 +282,7 @@ async def test_a_plan_that_waits_across_an_update_ends_on_its_version_and_a_new_
         assert await builds(user, background) == {"1"}
 
 
-async def test_a_waiting_plan_is_moved_to_a_version_and_ends_there(
+async def test_a_plan_whose_version_has_no_worker_is_named_with_the_command_that_moves_it_and_ends_there(
     server: DevServer, workers: Workers, user: Foreign, queue: str
 ) -> None:
     async with AsyncExitStack() as older, AsyncExitStack() as newer:
@@ -290,17 +293,23 @@ async def test_a_waiting_plan_is_moved_to_a_version_and_ends_there(
         await newer.enter_async_context(workers.serving(NEW, deployment=build(queue, "2")))
         await make_current(server, build(queue, "2"))
         await older.aclose()
-        query = f"RootWorkflowId = '{waiting.id}' AND ExecutionStatus = 'Running'"
+        found: list[Finding] = []
 
-        async def is_listed() -> bool:
-            return (await user.client.count_workflows(query)).count == 1
+        async def is_told() -> bool:
+            found[:] = await check_versions(user.client, queue)
+            return found[0].level == "fail"
 
-        await assert_eventually(is_listed, why="the run is found")
-        await temporal(
-            server, "workflow", "update-options", "--yes", "--reason", "1 is retired", "--query", query,
-            "--versioning-override-behavior", "one_time",
-            "--versioning-override-deployment-name", queue, "--versioning-override-build-id", "2",
-        )  # fmt: skip
+        await assert_eventually(is_told, why="the run is found")
+        assert f"1 open run can go on in version {queue}:1 only, which no worker serves" in found[0].text
+        error = await RunReader(user.client, waiting.id).no_answer_error()
+        assert f"a worker of version {queue}:1 is needed, and none polls" in error.head
+        assert "move the run" in error.hint
+        await temporal(server, *shlex.split(found[0].hint.partition("move them: ")[2])[1:])
+
+        async def is_moved() -> bool:
+            return not await is_told()
+
+        await assert_eventually(is_moved, why="a list is a moment behind")
         await waiting.signal("approve", {"by": "test"})
         assert (await ended(waiting))["state"] == {"a": 2, "d": 4}
         assert await builds(user, waiting.id) == {"1", "2"}

@@ -32,7 +32,6 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from rich.filesize import decimal
 from rich.text import Text
-from temporalio.api.enums.v1 import WorkerVersioningMode
 from temporalio.api.operatorservice.v1 import AddSearchAttributesRequest
 from temporalio.api.taskqueue.v1 import PollerInfo
 from temporalio.api.workflowservice import v1 as requests
@@ -61,7 +60,19 @@ from acts.payloads.converter import VARIABLE as STORAGE
 from acts.payloads.converter import client_converter, describe_converter, driver_from_environment, verify_storage
 from acts.payloads.storage_gc import Inventory, delete_unused, find_objection, find_unused, payloads_of, total_size
 from acts.payloads.stores import ContentStore, sha256
-from acts.telemetry.observation import FAILING_RUNS, KINDS, describe_queue
+from acts.telemetry.observation import (
+    BEHAVIOR,
+    FAILING_RUNS,
+    FRESH_POLL_SECONDS,
+    KINDS,
+    VERSION,
+    describe_queue,
+    poll_age,
+    poller_deployment,
+    read_versions,
+    require_histories,
+    unserved_query,
+)
 from acts.tree.search_attributes import TYPES
 from acts.views.run_views import CurrentTools, PlanView
 from acts.views.text import describe_call
@@ -74,8 +85,7 @@ _DIGEST: Final = re.compile(r"^acts/([0-9a-f]{8}) ")
 _ASK_SECONDS: Final = 60.0
 _MAX_OPEN: Final = 50  # runs whose Activities the doctor asks for, a request each
 _MAX_LISTED: Final = 5  # Calls, and workers
-# The server ends an idle poll after a minute, and the worker begins another; it lists who is gone for five
-FRESH_POLL_SECONDS: Final = 75.0
+_MAX_UNSERVED: Final = 1_000  # runs, of a page
 _PAYLOAD_HINTS: Final = {
     "keys": "they cannot read what others write: give all the same keys (docs/security.md), and restart those that "
     "began before a rotation: a worker shows the keys of its start",
@@ -187,7 +197,7 @@ async def doctor(queue: Queue = None, ask: Ask = None, as_json: cli.AsJson = Fal
         for name, ask_server in SERVER_CHECKS.items():
             advice = "check TEMPORAL_NAMESPACE" if name == "namespace" else ""
             await add_findings(findings, name, partial(ask_server, client, queue or server.task_queue()), advice)
-            if name == "namespace" and findings[name][0].level == "fail":
+            if name in ("server", "namespace") and findings[name][0].level == "fail":
                 break  # nothing can be asked of it
     levels = {finding.level for listed in findings.values() for finding in listed}
     if as_json:
@@ -218,9 +228,11 @@ async def add_findings(
 async def check_settings() -> list[Finding]:
     from acts.worker.settings import Settings
 
-    settings = Settings.from_environment()
-    pinned = f", version {settings.deployment}:{settings.build_id}" if settings.deployment else ""
-    return [ok(f"a worker would serve the task queue {settings.task_queue!r}{pinned}")]
+    settings = Settings.from_environment(needs_build=False)
+    settings.check_limits(registry_from_environment().names)
+    pinned = f", version {settings.deployment}:{settings.build_id or '…'}" if settings.deployment else ""
+    hint = "ACTS_BUILD_ID is not set here; each worker needs its own" if pinned and not settings.build_id else ""
+    return [ok(f"a worker would serve the task queue {settings.task_queue!r}{pinned}", hint)]
 
 
 async def check_tools() -> list[Finding]:
@@ -263,7 +275,13 @@ async def check_server(client: Client, _queue: str) -> list[Finding]:
     start = time.monotonic()
     info = await client.workflow_service.get_system_info(requests.GetSystemInfoRequest(), timeout=RPC)
     took = (time.monotonic() - start) * 1000
-    return [ok(f"{client.service_client.config.target_host}: Temporal {info.server_version}, answers in {took:.0f} ms")]
+    text = f"{client.service_client.config.target_host}: Temporal {info.server_version}, answers in {took:.0f} ms"
+    try:
+        await require_histories(client, RPC)
+    except RPCError as error:
+        hint = "look at its database (is its disk full?) and its log; runs go on when it can, so do not restart workers"
+        return [fail(f"{text}, but cannot work: {clean(error.message, 200)}", hint)]
+    return [ok(text)]
 
 
 async def check_namespace(client: Client, _queue: str) -> list[Finding]:
@@ -353,18 +371,6 @@ async def check_workers(client: Client, name: str) -> list[Finding]:
     return findings
 
 
-def poll_age(poller: PollerInfo) -> float:
-    """Seconds since the poll began."""
-    return max(0.0, time.time() - poller.last_access_time.ToMilliseconds() / 1000)
-
-
-def poller_deployment(poller: PollerInfo) -> tuple[str, str]:
-    """The name and the build id of a worker's deployment version; two empty strings for an unversioned one."""
-    options = poller.deployment_options
-    is_versioned = options.worker_versioning_mode == WorkerVersioningMode.WORKER_VERSIONING_MODE_VERSIONED
-    return (options.deployment_name, options.build_id) if is_versioned else ("", "")
-
-
 def describe_poller(poller: PollerInfo) -> str:
     name, build = poller_deployment(poller)
     version = f" (version {build} of deployment {name!r})" if build else ""
@@ -427,6 +433,34 @@ def judge_deployment(name: str, current: str, builds: Iterable[str], unversioned
     return ok(f"new runs go to version {current} of deployment {name!r}; {polling} poll")
 
 
+async def check_versions(client: Client, name: str) -> list[Finding]:
+    """Open runs whose deployment version no worker serves; nothing where no run and no worker has a version."""
+    polling, current = await read_versions(client, name, RPC)
+    unserved: dict[str, list[datetime]] = {}
+    query = unserved_query(name, polling, current)
+    async for run in client.list_workflows(query, limit=_MAX_UNSERVED, rpc_timeout=RPC):
+        version = run.typed_search_attributes.get(VERSION) or current
+        unserved.setdefault(version, []).append(run.start_time)
+    if not unserved:
+        return [ok("no open run waits for a version without workers")] if polling else []
+    return [judge_version(v, starts, current if current in polling else "") for v, starts in sorted(unserved.items())]
+
+
+def judge_version(version: str, starts: Sequence[datetime], target: str) -> Finding:
+    """What open runs on a version that no worker serves need; ``target`` is the current version, "" if unserved."""
+    name, _, build = target.rpartition(":")
+    move = (
+        f"temporal workflow update-options --yes --reason 'no workers of {version}' "
+        f"--query \"{VERSION.name} = '{version}' AND ExecutionStatus = 'Running'\" "
+        "--versioning-override-behavior one_time "
+        f"--versioning-override-deployment-name {name or version.rpartition(':')[0]} "
+        f"--versioning-override-build-id {build or 'BUILD'}"
+    )
+    text = f"{count_text(len(starts), 'open run')} can go on in version {version} only, which no worker serves"
+    text += f"; the oldest began at {min(starts):%Y-%m-%d %H:%M} UTC"
+    return fail(text, f"start a worker of it; or see docs/repair.md (a run that stands still), and move them: {move}")
+
+
 async def check_backlog(client: Client, name: str) -> list[Finding]:
     stats = (await describe_queue(client, name, KINDS["activity"], has_stats=True, limit=RPC)).stats
     return [judge_backlog(stats.approximate_backlog_count, stats.approximate_backlog_age.ToSeconds())]
@@ -450,7 +484,7 @@ SHELL_CHECKS: Final = {  # each with what to do if it breaks
 }  # fmt: skip
 SERVER_CHECKS: Final = {
     "server": check_server, "namespace": check_namespace, "search attributes": check_search_attributes,
-    "backlog": check_backlog, "workers": check_workers, "runs": check_runs,
+    "backlog": check_backlog, "workers": check_workers, "versions": check_versions, "runs": check_runs,
     "calls": check_calls,  # the backlog comes first: workers that do not answer make one
 }  # fmt: skip
 
@@ -702,10 +736,9 @@ async def deploy_check(
 
 
 def open_runs_query(query: str | None = None, queue: str | None = None, *, has_pinned: bool = False) -> str:
-    behavior = "TemporalWorkflowVersioningBehavior"  # the server's own; runs of unversioned workers do not have it
     parts = ["ExecutionStatus = 'Running'", f"WorkflowType IN ({', '.join(map(quote, ALL_TYPES))})"]
     parts.append(f"TaskQueue = {quote(queue or server.task_queue())}")
-    parts += [] if has_pinned else [f"({behavior} IS NULL OR {behavior} != 'Pinned')"]
+    parts += [] if has_pinned else [f"({BEHAVIOR} IS NULL OR {BEHAVIOR} != 'Pinned')"]
     return " AND ".join([*parts, *([f"({query})"] if query else [])])
 
 

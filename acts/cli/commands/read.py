@@ -245,7 +245,7 @@ def _show_running(
     tables.print_parts(info.id, status or {})
     print_blocks(tables.error_path_blocks(status or {}))
     if obstacle:
-        hint = "the server begins a failed workflow task again, as long as it takes; the worker's log says more"
+        hint = 'docs/repair.md, "A run that stands still", says what to do; the worker\'s log says more'
         cli.print_message(obstacle, hint=hint)
     elif status is None and not way_on:
         print_err("no worker answers, so its calls are unknown; it continues as soon as one runs: `acts worker`")

@@ -118,6 +118,8 @@ def test_a_deployment_without_a_current_version_that_polls_fails(
         ("OPENAI_API_KEY", "sk-not-shown", "models", "ok", "openai:… have a key here"),
         ("ACTS_MODELS", "/nowhere.yaml", "models", "fail", "ACTS_MODELS names /nowhere.yaml"),
         ("ACTS_MAX_ACTIVITIES", "many", "settings", "fail", "ACTS_MAX_ACTIVITIES is 'many'"),
+        ("ACTS_TOOL_LIMITS", "pai=5", "settings", "fail", "names 'pai', which is no Activity of this worker"),
+        ("ACTS_DEPLOYMENT", "acts", "settings", "ok", "version acts:…"),  # the build is the unit's
         ("ACTS_ACTIVITIES", "no.such.module", "tools", "fail", "no.such.module"),
     ],
 )
