@@ -75,5 +75,5 @@ async def test_whatever_finishes_first_the_result_is_that_of_one_call_after_anot
             assert len(set(script.identities)) == len(script.identities)
 
         await asyncio.gather(*[check(case, expected) for case, expected in plans])
-    assert set(seen) >= {"completed", "failed", "skipped", "detached"}
+    assert set(seen) >= {"completed", "failed", "skipped"}
     print(f"\n{len(plans)} plans: {seen}")  # noqa: T201 - shown with pytest -s
