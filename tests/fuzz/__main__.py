@@ -5,7 +5,7 @@
     python -m tests.fuzz --case 123456                # one case again, with a profile
 
 Each case runs in a process of its own, with a limit of CPU and of memory. A step is what one workflow task or one
-activity would do. It must end within 2 s of CPU (on the machine of the reference figure; slower ones get more), its
+activity would do. It must end within 2.5 s of CPU (on the machine of the reference figure; slower ones get more), its
 process must stay below 500 MB, and it may raise the project's own errors only.
 """
 
@@ -34,13 +34,15 @@ from acts.worker.serve import freeze_imports
 from tests.fuzz import tasks
 from tests.fuzz.hostile_json import Source
 
-MAX_STEP_SECONDS = 2.0
+MAX_STEP_SECONDS = 2.5
 MAX_BYTES = 500 * 1000 * 1000
 # CPU seconds and address space after which a case is killed
 KILL_SECONDS = 40
 KILL_BYTES = 3 * 1000 * 1000 * 1000
 # Seconds of the loop in ``measure_machine`` on the machine for which MAX_STEP_SECONDS holds
 REFERENCE_SECONDS = 0.10
+LOOPS = 5  # their mean: a neighbour slows a long step as it slows this
+RETRIES = 4
 SHOWN = 15
 # Of the cases, those that may use all bytes of a payload; the others are of all orders of magnitude
 FULL_SHARE = 0.4
@@ -157,14 +159,12 @@ def _be_the_child(number: int, writing: int) -> None:
 
 def measure_machine() -> float:
     """How many times slower than the machine of the reference figure this one is now; at least 1."""
-    best = 9.0
-    for _ in range(3):
-        start = time.process_time()
+    start = time.process_time()
+    for _ in range(LOOPS):
         table: dict[str, int] = {}
         for i in range(300_000):
             table[str(i % 1000)] = table.get(str(i), 0) + 1
-        best = min(best, time.process_time() - start)
-    return max(1.0, best / REFERENCE_SECONDS)
+    return max(1.0, (time.process_time() - start) / LOOPS / REFERENCE_SECONDS)
 
 
 def judge(report: Report, seconds: float) -> str | None:
@@ -194,7 +194,7 @@ def run_many(first: int, cases: int, seconds: float) -> int:
         report = run_isolated(number)
         reports.append(report)
         why = judge(report, limit)
-        for _ in range(2):  # once more, and again: the machine may have been busy
+        for _ in range(RETRIES):  # the machine may have been busy
             if why is None or report.fault is not None:
                 break
             report = run_isolated(number)
