@@ -260,8 +260,7 @@ async def has_polled(client: Client, task_queue: str, identity: str) -> bool:
     # One kind is enough: a worker whose slots for Activities are all in use polls for workflow tasks only
     for kind in KINDS.values():
         pollers = await read_pollers(client, task_queue, kind)
-        polls = [poller.last_access_time.seconds for poller in pollers if poller.identity.endswith(identity)]
-        if time.time() - max(polls, default=0) < MAX_POLL_SECONDS:
+        if any(poll_age(p) < MAX_POLL_SECONDS for p in pollers if p.identity.endswith(identity)):
             return True
     return False
 
@@ -352,8 +351,7 @@ async def record_queue(client: Client, queue: str) -> None:
     try:
         for kind, number in KINDS.items():
             answer = await describe_queue(client, queue, number, has_stats=True)
-            latest = time.time() - MAX_POLL_SECONDS
-            polling = sum(poller.last_access_time.seconds > latest for poller in answer.pollers)
+            polling = sum(poll_age(poller) < MAX_POLL_SECONDS for poller in answer.pollers)
             metrics.record(metrics.POLLERS, polling, kind=kind)
             metrics.record(metrics.BACKLOG, answer.stats.approximate_backlog_count, kind=kind)
             metrics.record(metrics.BACKLOG_AGE, answer.stats.approximate_backlog_age.ToSeconds(), kind=kind)

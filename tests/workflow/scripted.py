@@ -67,7 +67,9 @@ class Stage:
         await asyncio.sleep(script.delays.get(id_, 0))
         result = script.results.get(id_, script.results.get(id_.partition("[")[0]))  # one for all elements
         if isinstance(result, dict) and set(result) == {"$fail"}:
-            raise ApplicationError(result["$fail"]["message"], type=result["$fail"]["type"], non_retryable=True)
+            failure = result["$fail"]
+            details = [failure["details"]] if "details" in failure else []
+            raise ApplicationError(failure["message"], *details, type=failure["type"], non_retryable=True)
         return result
 
     async def play(self, request: dict[str, Json], script: Script) -> tuple[dict[str, Json], Handle]:

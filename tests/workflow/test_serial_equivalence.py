@@ -19,7 +19,7 @@ from tests.workflow.scripted import Script, Stage
 
 Json = Any
 PLANS = int(os.environ.get("TEST_PLANS", "50"))
-SEED = int(os.environ.get("TEST_SEED", "1"))
+SEED = int(os.environ.get("TEST_SEED", "4"))
 AT_ONCE = 25
 LONGEST_SECONDS = 0.02
 
@@ -75,5 +75,5 @@ async def test_whatever_finishes_first_the_result_is_that_of_one_call_after_anot
             assert len(set(script.identities)) == len(script.identities)
 
         await asyncio.gather(*[check(case, expected) for case, expected in plans])
-    assert set(seen) >= {"completed", "failed", "skipped"}
+    assert set(seen) >= {"completed", "failed", "skipped", "detached"}
     print(f"\n{len(plans)} plans: {seen}")  # noqa: T201 - shown with pytest -s

@@ -156,14 +156,10 @@ RAISED: list[tuple[str, int, str]] = [
     ("plan", 2, "scopes of elements; undoing is not refused for names of the first plan"),
     ("provenance", 1, "a false condition was not chosen"),
     ("simulation", 12, "Calls that no outcome reaches"),
-    ("telemetry", 79, "runs on versions without workers; a server whose database cannot write; digests of keys"),
+    ("telemetry", 77, "runs on versions without workers; a server whose database cannot write; digests of keys"),
     ("tree", 3, "silence that fails a wait is a decision"),
     ("views", 14, "what instances have undone; instances of a plan that was rejected"),
-    (
-        "worker",
-        74,
-        "runs report in turn, so that none waits for thousands of another; heartbeats until a result is stored",
-    ),
+    ("worker", 74, "runs report in turn, so none waits for thousands of another; heartbeats until a result is stored"),
     ("workflows", 5, "a run that goes on begins in a batch of its own, as a replay has it"),
 ]
 FILES = 159
